@@ -1,0 +1,267 @@
+//! Capabilities: procedures that worked once (learned) or were described (declared), and the hypergraph they span over the tools.
+//!
+//! Identity is the digest of the canonical structure (`structure`), so the same procedure from different agents is one capability.
+//! `Capabilities` is the table with the incidence: members, levels, parents.
+
+pub mod structure;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use imbl::{OrdMap, Vector};
+
+use super::digest::{Digestible, Writer};
+use super::event::{CapabilityDeclared, Json, TraceCompleted};
+use super::graph::{Node, NodeKind};
+use super::id::{CapabilityId, Seq};
+pub use structure::Structure;
+
+/// Distinct intents kept per capability, the latest ones.
+pub const INTENTS_KEPT: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Called before anybody said what it is.
+    Stub,
+    /// From a successful run.
+    Learned,
+    /// Described by an agent or a person.
+    Approved,
+}
+
+impl Status {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stub => "stub",
+            Self::Learned => "learned",
+            Self::Approved => "approved",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Capability {
+    pub id: CapabilityId,
+    pub name: String,
+    pub description: String,
+    pub status: Status,
+    pub structure: Arc<Structure>,
+    /// Distinct tools and capabilities it calls, in node order.
+    pub members: Vec<Node>,
+    /// Capabilities that call this one.
+    pub parents: BTreeSet<Node>,
+    /// 0 if it calls tools only, else one more than the highest level it calls.
+    pub level: u32,
+    pub usage: u64,
+    pub successes: u64,
+    pub duration_total_ms: u64,
+    pub code: Option<String>,
+    pub parameters_schema: Option<Json>,
+    /// What it was used for, oldest first, each once.
+    pub intents: VecDeque<Arc<str>>,
+    /// The record that made it known, and the last that touched it.
+    pub first_seq: Seq,
+    pub last_seq: Seq,
+}
+
+impl Capability {
+    fn stub(id: CapabilityId, seq: Seq) -> Self {
+        Self {
+            id,
+            name: String::new(),
+            description: String::new(),
+            status: Status::Stub,
+            structure: Arc::default(),
+            members: Vec::new(),
+            parents: BTreeSet::new(),
+            level: 0,
+            usage: 0,
+            successes: 0,
+            duration_total_ms: 0,
+            code: None,
+            parameters_schema: None,
+            intents: VecDeque::new(),
+            first_seq: seq,
+            last_seq: seq,
+        }
+    }
+
+    /// Observed success rate; 1 while nothing was observed (S4 AC12).
+    #[expect(clippy::cast_precision_loss, reason = "usage counts stay far below 2^52")]
+    pub fn success_rate(&self) -> f64 {
+        if self.usage == 0 { 1.0 } else { self.successes as f64 / self.usage as f64 }
+    }
+
+    fn used(&mut self, success: bool, duration_ms: u64, seq: Seq) {
+        self.usage += 1;
+        self.successes += u64::from(success);
+        self.duration_total_ms = self.duration_total_ms.saturating_add(duration_ms);
+        self.last_seq = seq;
+    }
+
+    fn remember_intent(&mut self, intent: &str) {
+        if intent.is_empty() || self.intents.iter().any(|known| **known == *intent) {
+            return;
+        }
+        if self.intents.len() == INTENTS_KEPT {
+            self.intents.pop_front();
+        }
+        self.intents.push_back(intent.into());
+    }
+}
+
+/// Capabilities by position; positions are given in log order and never change.
+#[derive(Clone, Debug, Default)]
+pub struct Capabilities {
+    positions: OrdMap<CapabilityId, u32>,
+    table: Vector<Arc<Capability>>,
+}
+
+impl Capabilities {
+    /// The position of `id`, a new stub if it was unknown.
+    pub fn intern(&mut self, id: CapabilityId, seq: Seq) -> u32 {
+        if let Some(position) = self.positions.get(&id) {
+            return *position;
+        }
+        let position = u32::try_from(self.table.len()).expect("fewer than 2^32 capabilities");
+        self.positions.insert(id, position);
+        self.table.push_back(Arc::new(Capability::stub(id, seq)));
+        position
+    }
+
+    /// Eager learning: the first run in which everything succeeded makes a capability; every run of the same structure counts for
+    /// or against it. Returns the id if it is new.
+    pub fn observe_run(
+        &mut self,
+        (id, structure): (CapabilityId, Structure),
+        calls: &[Node],
+        trace: &TraceCompleted,
+        seq: Seq,
+    ) -> Option<CapabilityId> {
+        let flawless = trace.success && trace.steps.iter().all(|step| step.success);
+        let known = self.position(id).filter(|position| self.at(*position).status != Status::Stub);
+        if known.is_none() && !flawless {
+            return None;
+        }
+        let position = self.intern(id, seq);
+        if known.is_none() {
+            let name = structure.summary();
+            self.fill(position, structure, calls);
+            let capability = self.at_mut(position);
+            capability.name = name;
+            capability.status = Status::Learned;
+        }
+        let capability = self.at_mut(position);
+        capability.used(trace.success, trace.ended.millis_since(trace.started), seq);
+        if trace.success {
+            capability.remember_intent(&trace.intent);
+            if capability.code.is_none() {
+                capability.code.clone_from(&trace.code);
+            }
+        }
+        known.is_none().then_some(id)
+    }
+
+    pub fn declare(&mut self, id: CapabilityId, structure: Structure, calls: &[Node], event: &CapabilityDeclared, seq: Seq) {
+        let position = self.intern(id, seq);
+        if self.at(position).status == Status::Stub {
+            self.fill(position, structure, calls);
+        }
+        let capability = self.at_mut(position);
+        capability.name.clone_from(&event.name);
+        capability.description.clone_from(&event.description);
+        capability.status = Status::Approved;
+        capability.code = event.code.clone().or(capability.code.take());
+        capability.parameters_schema.clone_from(&event.parameters_schema);
+        capability.last_seq = seq;
+    }
+
+    /// A step called this capability as if it were a tool.
+    pub fn called(&mut self, position: u32, success: bool, duration_ms: u64, seq: Seq) {
+        self.at_mut(position).used(success, duration_ms, seq);
+    }
+
+    fn fill(&mut self, position: u32, structure: Structure, calls: &[Node]) {
+        let members: BTreeSet<Node> = calls.iter().copied().collect();
+        for member in &members {
+            if let NodeKind::Capability(child) = member.kind() {
+                self.at_mut(child).parents.insert(Node::capability(position));
+            }
+        }
+        let capability = self.at_mut(position);
+        capability.structure = Arc::new(structure);
+        capability.members = members.into_iter().collect();
+        self.raise_level(position);
+    }
+
+    /// Recomputes the level here and, where it rose, in the parents. Ids are digests of what they contain, so containment cannot
+    /// loop and this ends.
+    fn raise_level(&mut self, position: u32) {
+        let member_level = |member: &Node| match member.kind() {
+            NodeKind::Capability(child) => Some(self.at(child).level + 1),
+            NodeKind::Tool(_) => None,
+        };
+        let level = self.at(position).members.iter().filter_map(member_level).max().unwrap_or(0);
+        if level == self.at(position).level {
+            return;
+        }
+        self.at_mut(position).level = level;
+        for parent in self.at(position).parents.clone() {
+            if let NodeKind::Capability(parent) = parent.kind() {
+                self.raise_level(parent);
+            }
+        }
+    }
+
+    fn at_mut(&mut self, position: u32) -> &mut Capability {
+        Arc::make_mut(self.table.get_mut(position as usize).expect("positions come from intern"))
+    }
+
+    pub fn position(&self, id: CapabilityId) -> Option<u32> {
+        self.positions.get(&id).copied()
+    }
+
+    pub fn get(&self, id: CapabilityId) -> Option<&Capability> {
+        self.position(id).map(|position| self.at(position))
+    }
+
+    pub fn at(&self, position: u32) -> &Capability {
+        &self.table[position as usize]
+    }
+
+    /// By id.
+    pub fn iter(&self) -> impl Iterator<Item = &Capability> {
+        self.positions.values().map(|position| self.at(*position))
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}
+
+impl Digestible for Capabilities {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.table.len());
+        for capability in &self.table {
+            writer.u128(capability.id.to_bits()).text(&capability.name).text(&capability.description);
+            writer.text(capability.status.name()).u32(capability.level);
+            writer.u64(capability.usage).u64(capability.successes).u64(capability.duration_total_ms);
+            writer.text(capability.code.as_deref().unwrap_or_default());
+            writer.text(capability.parameters_schema.as_ref().map_or("", Json::as_str));
+            writer.u64(capability.first_seq.0).u64(capability.last_seq.0);
+            capability.structure.digest(writer);
+            writer.len(capability.members.len());
+            for node in capability.members.iter().chain(&capability.parents) {
+                writer.u32(node.to_bits());
+            }
+            writer.len(capability.intents.len());
+            for intent in &capability.intents {
+                writer.text(intent);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The canonical form of a procedure: its calls and the data flow between them, independent of step names and of the order in
+//! which independent calls happened to run.
+//!
+//! Each call gets a label that is refined by the labels around it (Weisfeiler and Leman, 1968) until every call knows its
+//! neighbourhood; calls are renumbered by label and the whole is hashed. Two procedures share an id if their refined labels agree,
+//! which for the few calls of a procedure means: if they are the same.
+
+use crate::core::digest::{Digestible, Writer};
+use crate::core::id::{Callee, CapabilityId};
+
+/// Rounds of refinement: data flow further away than this does not tell calls apart any more.
+const ROUNDS_MAX: usize = 8;
+
+/// Longest generated name, in calls.
+const SUMMARY_CALLS: usize = 4;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Structure {
+    /// In canonical order.
+    pub calls: Vec<Callee>,
+    /// Data flow between positions in `calls`, sorted.
+    pub flow: Vec<(u16, u16)>,
+}
+
+impl Structure {
+    /// The canonical structure of `calls` with data flow between their positions, and its identity.
+    /// O(rounds x (calls log calls + flow)).
+    pub fn canonical(calls: &[&Callee], flow: &[(usize, usize)]) -> (CapabilityId, Self) {
+        let labels = refined_labels(calls, flow);
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        order.sort_by(|&a, &b| (calls[a], labels[a]).cmp(&(calls[b], labels[b])));
+        let mut position = vec![0_u16; calls.len()];
+        for (to, &from) in order.iter().enumerate() {
+            position[from] = u16::try_from(to).expect("executions have far fewer than 2^16 steps");
+        }
+        let mut positioned: Vec<(u16, u16)> = flow.iter().map(|&(from, to)| (position[from], position[to])).collect();
+        positioned.sort_unstable();
+        positioned.dedup();
+        let structure = Self { calls: order.iter().map(|&at| calls[at].clone()).collect(), flow: positioned };
+        let ordered_labels: Vec<u64> = order.iter().map(|&at| labels[at]).collect();
+        let mut labelled: Vec<(u64, u64)> = flow.iter().map(|&(from, to)| (labels[from], labels[to])).collect();
+        labelled.sort_unstable();
+        labelled.dedup();
+        (structure.identity(&ordered_labels, &labelled), structure)
+    }
+
+    /// Over labels, not positions: positions of calls that cannot be told apart are arbitrary, their labels are equal.
+    fn identity(&self, labels: &[u64], labelled_flow: &[(u64, u64)]) -> CapabilityId {
+        let mut hasher = blake3::Hasher::new();
+        for (call, label) in self.calls.iter().zip(labels) {
+            let text = call.to_string();
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes()).update(&label.to_le_bytes());
+        }
+        for (from, to) in labelled_flow {
+            hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
+        }
+        let mut bits = [0; 16];
+        bits.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        CapabilityId::from_bits(u128::from_be_bytes(bits))
+    }
+
+    /// A readable stand-in for a name, in the order data flows: `fs:read > zip:pack`.
+    pub fn summary(&self) -> String {
+        let mut order: Vec<usize> = (0..self.calls.len()).collect();
+        order.sort_by_key(|&at| (self.depth(at), at));
+        let named = order.iter().take(SUMMARY_CALLS).map(|&at| self.calls[at].to_string());
+        let mut summary = named.collect::<Vec<_>>().join(" > ");
+        if self.calls.len() > SUMMARY_CALLS {
+            summary.push_str(&format!(" > {} more", self.calls.len() - SUMMARY_CALLS));
+        }
+        summary
+    }
+
+    /// Longest chain of data flow that ends at `at`, cut off at the number of calls where flow loops.
+    fn depth(&self, at: usize) -> usize {
+        let mut depth = vec![0; self.calls.len()];
+        for _ in 0..self.calls.len() {
+            for &(from, to) in &self.flow {
+                depth[to as usize] = depth[to as usize].max((depth[from as usize] + 1).min(self.calls.len()));
+            }
+        }
+        depth[at]
+    }
+}
+
+impl Digestible for Structure {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.calls.len());
+        for call in &self.calls {
+            writer.text(&call.to_string());
+        }
+        writer.len(self.flow.len());
+        for &(from, to) in &self.flow {
+            writer.u32(from.into()).u32(to.into());
+        }
+    }
+}
+
+fn refined_labels(calls: &[&Callee], flow: &[(usize, usize)]) -> Vec<u64> {
+    let mut labels: Vec<u64> = calls.iter().map(|call| label_of(call)).collect();
+    if flow.is_empty() {
+        return labels;
+    }
+    for _ in 0..calls.len().min(ROUNDS_MAX) {
+        // Sums make the neighbourhood a multiset: the order of edges does not matter.
+        let mut next: Vec<u64> = labels.iter().map(|&label| mix(label)).collect();
+        for &(from, to) in flow {
+            next[to] = next[to].wrapping_add(mix(labels[from] ^ 0x5bd1_e995_0000_0001));
+            next[from] = next[from].wrapping_add(mix(labels[to] ^ 0xc2b2_ae3d_0000_0002));
+        }
+        labels = next.into_iter().map(mix).collect();
+    }
+    labels
+}
+
+/// FNV-1a, 64 bit: stable across platforms and versions, which identity needs.
+fn label_of(call: &Callee) -> u64 {
+    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let start = 0xcbf2_9ce4_8422_2325;
+    match call {
+        Callee::Tool(tool) => tool.as_str().as_bytes().iter().fold(start, fnv),
+        Callee::Capability(id) => id.to_bits().to_be_bytes().iter().fold(start ^ 1, fnv),
+    }
+}
+
+/// The finaliser of `SplitMix64`.
+const fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(calls: &[&str], flow: &[(usize, usize)]) -> CapabilityId {
+        let calls: Vec<Callee> = calls.iter().map(|call| call.parse().unwrap()).collect();
+        Structure::canonical(&calls.iter().collect::<Vec<_>>(), flow).0
+    }
+
+    #[test]
+    fn the_same_procedure_has_one_identity_whatever_the_order_of_independent_calls() {
+        let diamond = identity(&["a:in", "b:x", "b:y", "c:out"], &[(0, 1), (0, 2), (1, 3), (2, 3)]);
+        assert_eq!(diamond, identity(&["a:in", "b:y", "b:x", "c:out"], &[(0, 1), (0, 2), (2, 3), (1, 3)]));
+        assert_eq!(diamond, identity(&["c:out", "b:y", "b:x", "a:in"], &[(3, 1), (3, 2), (1, 0), (2, 0)]));
+    }
+
+    #[test]
+    fn different_procedures_differ() {
+        let chain = identity(&["a:x", "b:x"], &[(0, 1)]);
+        assert_ne!(chain, identity(&["a:x", "b:x"], &[(1, 0)]));
+        assert_ne!(chain, identity(&["a:x", "b:x"], &[]));
+        assert_ne!(chain, identity(&["a:x", "b:x", "b:x"], &[(0, 1), (0, 2)]));
+        // The same calls and the same number of edges, wired differently.
+        let one_hub = identity(&["a:x", "a:x", "b:x", "b:x"], &[(0, 2), (0, 3)]);
+        assert_ne!(one_hub, identity(&["a:x", "a:x", "b:x", "b:x"], &[(0, 2), (1, 3)]));
+    }
+
+    #[test]
+    fn a_summary_follows_the_data() {
+        let calls: Vec<Callee> = ["zip:pack", "fs:read", "net:send"].iter().map(|call| call.parse().unwrap()).collect();
+        let (_, structure) = Structure::canonical(&calls.iter().collect::<Vec<_>>(), &[(1, 0), (0, 2)]);
+        assert_eq!(structure.summary(), "fs:read > zip:pack > net:send");
+    }
+}

@@ -1,0 +1,275 @@
+//! The CloudEvents 1.0 envelope: structured JSON, and the attributes as `ce-` headers (binary mode).
+//!
+//! `type` is `pml.<kind>`, `dataschema` ends in `/v<version>` (the current version if it is left out), `id` is the record id,
+//! `causation` is an extension. In what pml sends, `seq` and `recordedat` are extensions too.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::kind::{Kind, SCHEMA_PREFIX, TYPE_PREFIX};
+use super::{NewRecord, Record, codec};
+use crate::core::refusal::Refusal;
+use crate::core::time::Timestamp;
+
+/// Content type of one event in structured mode.
+pub const STRUCTURED: &str = "application/cloudevents+json";
+/// Content type of a JSON array of events.
+pub const BATCH: &str = "application/cloudevents-batch+json";
+/// Prefix of the attributes' header names in binary mode.
+pub const HEADER_PREFIX: &str = "ce-";
+
+const SPEC_VERSION: &str = "1.0";
+
+/// The context attributes pml reads; others are allowed by CloudEvents and ignored.
+#[derive(Default, Deserialize)]
+struct Attributes<'a> {
+    #[serde(borrow, default)]
+    specversion: Option<Cow<'a, str>>,
+    #[serde(default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    source: Option<Cow<'a, str>>,
+    #[serde(default, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(default)]
+    time: Option<Cow<'a, str>>,
+    #[serde(default)]
+    dataschema: Option<Cow<'a, str>>,
+    #[serde(default)]
+    causation: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+/// Reads one structured event. `now` stands in for a missing `time`.
+pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusal> {
+    let text = utf8(bytes, "event")?;
+    let attributes: Attributes<'_> = codec::parse_json_at("", text)?;
+    let data = attributes.data.map(RawValue::get);
+    attributes.into_record(data, now)
+}
+
+/// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
+pub fn from_binary<'a>(
+    headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+    body: &'a [u8],
+    now: Timestamp,
+) -> Result<NewRecord, Refusal> {
+    let mut attributes = Attributes::default();
+    for (name, value) in headers {
+        let slot = match name.strip_prefix(HEADER_PREFIX) {
+            Some("specversion") => &mut attributes.specversion,
+            Some("id") => &mut attributes.id,
+            Some("source") => &mut attributes.source,
+            Some("type") => &mut attributes.kind,
+            Some("time") => &mut attributes.time,
+            Some("dataschema") => &mut attributes.dataschema,
+            Some("causation") => &mut attributes.causation,
+            _ => continue,
+        };
+        *slot = Some(Cow::Borrowed(value));
+    }
+    attributes.into_record(Some(utf8(body, "data")?), now)
+}
+
+impl Attributes<'_> {
+    fn into_record(self, data: Option<&str>, now: Timestamp) -> Result<NewRecord, Refusal> {
+        match self.specversion.as_deref() {
+            Some(SPEC_VERSION) => {}
+            None => return Err(missing("specversion")),
+            Some(other) => return Err(Refusal::invalid("specversion", format!("'{other}' is not supported; send '1.0'"))),
+        }
+        let id = self.id.ok_or_else(|| missing("id"))?;
+        let source = self.source.filter(|source| !source.is_empty()).ok_or_else(|| missing("source"))?;
+        let kind = parse_kind(&self.kind.ok_or_else(|| missing("type"))?)?;
+        let version = parse_version(kind, self.dataschema.as_deref())?;
+        Ok(NewRecord {
+            id: id.parse().map_err(|error| Refusal::invalid("id", error))?,
+            time: match self.time {
+                Some(time) => time.parse().map_err(|error| Refusal::invalid("time", error))?,
+                None => now,
+            },
+            source: source.into(),
+            causation: match self.causation {
+                Some(id) => Some(id.parse().map_err(|error| Refusal::invalid("causation", error))?),
+                None => None,
+            },
+            event: codec::from_json(kind, version, data.ok_or_else(|| missing("data"))?)?,
+        })
+    }
+}
+
+fn missing(field: &str) -> Refusal {
+    Refusal::Missing { field: field.to_owned() }
+}
+
+fn utf8<'a>(bytes: &'a [u8], field: &str) -> Result<&'a str, Refusal> {
+    std::str::from_utf8(bytes).map_err(|error| Refusal::Malformed {
+        field: field.to_owned(),
+        problem: format!("not UTF-8 after byte {}", error.valid_up_to()),
+    })
+}
+
+fn parse_kind(text: &str) -> Result<Kind, Refusal> {
+    text.strip_prefix(TYPE_PREFIX).unwrap_or_default().parse().map_err(|_| {
+        let known: Vec<_> =
+            Kind::ALL.into_iter().filter(|kind| kind.is_publishable()).map(|kind| format!("pml.{kind}")).collect();
+        Refusal::UnknownKind { kind: text.to_owned(), known: known.join(", ") }
+    })
+}
+
+fn parse_version(kind: Kind, dataschema: Option<&str>) -> Result<u8, Refusal> {
+    let Some(uri) = dataschema else { return Ok(kind.version()) };
+    let text = uri.rsplit('/').next().unwrap_or_default();
+    let version = text.strip_prefix('v').and_then(|number| number.parse().ok());
+    match version {
+        Some(version) if kind.readable_versions().contains(&version) => Ok(version),
+        _ => Err(Refusal::UnknownVersion {
+            kind: kind.name().to_owned(),
+            version: text.to_owned(),
+            known: kind.readable_versions().iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+/// The event as structured JSON, as an agent would send it.
+pub fn to_structured(fact: &NewRecord) -> Value {
+    let mut members = Map::new();
+    for (name, value) in attributes(fact) {
+        members.insert(name.to_owned(), Value::String(value));
+    }
+    members.insert("datacontenttype".to_owned(), json!("application/json"));
+    members.insert("data".to_owned(), codec::to_json(&fact.event));
+    Value::Object(members)
+}
+
+/// A record of the log as structured JSON, with its position.
+pub fn record_to_structured(record: &Record) -> Value {
+    let mut value = to_structured(&record.fact);
+    value["seq"] = json!(record.seq.0);
+    value["recordedat"] = json!(record.recorded_at.to_string());
+    value
+}
+
+/// The event in binary mode: `ce-` headers and the data as JSON.
+pub fn to_binary(fact: &NewRecord) -> (Vec<(String, String)>, Vec<u8>) {
+    let headers = attributes(fact).into_iter().map(|(name, value)| (format!("{HEADER_PREFIX}{name}"), value)).collect();
+    (headers, codec::to_json(&fact.event).to_string().into_bytes())
+}
+
+fn attributes(fact: &NewRecord) -> Vec<(&'static str, String)> {
+    let kind = fact.event.kind();
+    debug_assert!(kind.schema_uri(1).starts_with(SCHEMA_PREFIX));
+    let mut attributes = vec![
+        ("specversion", SPEC_VERSION.to_owned()),
+        ("id", fact.id.to_string()),
+        ("source", fact.source.to_string()),
+        ("type", format!("{TYPE_PREFIX}{kind}")),
+        ("time", fact.time.to_string()),
+        ("dataschema", kind.schema_uri(kind.version())),
+    ];
+    if let Some(id) = fact.causation {
+        attributes.push(("causation", id.to_string()));
+    }
+    attributes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::Event;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+    fn event(changes: Value) -> Vec<u8> {
+        let mut value = json!({
+            "specversion": "1.0", "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "source": "test", "type": "pml.execution.started",
+            "data": {"execution": "e1", "intent": "read a file"}
+        });
+        let Value::Object(changes) = changes else { panic!("changes are an object") };
+        for (name, change) in changes {
+            if change.is_null() {
+                value.as_object_mut().unwrap().remove(&name);
+            } else {
+                value[&name] = change;
+            }
+        }
+        value.to_string().into_bytes()
+    }
+
+    fn check_refused(changes: Value, field: &str, reason: &str) {
+        let refusal = from_structured(&event(changes), NOW).unwrap_err();
+        assert_eq!((refusal.field(), refusal.reason()), (field, reason), "{refusal}");
+    }
+
+    #[test]
+    fn every_wrong_attribute_is_refused_by_name() {
+        check_refused(json!({"specversion": null}), "specversion", "missing_field");
+        check_refused(json!({"specversion": "0.3"}), "specversion", "invalid_field");
+        check_refused(json!({"id": null}), "id", "missing_field");
+        check_refused(json!({"id": "7"}), "id", "invalid_field");
+        check_refused(json!({"id": 7}), "id", "invalid_field");
+        check_refused(json!({"source": ""}), "source", "missing_field");
+        check_refused(json!({"type": null}), "type", "missing_field");
+        check_refused(json!({"type": "pml.step.paused"}), "type", "unknown_kind");
+        check_refused(json!({"type": "step.finished"}), "type", "unknown_kind");
+        check_refused(json!({"dataschema": "urn:pml:execution.started/v9"}), "dataschema", "unknown_version");
+        check_refused(json!({"time": "noon"}), "time", "invalid_field");
+        check_refused(json!({"causation": "x"}), "causation", "invalid_field");
+        check_refused(json!({"data": null}), "data", "missing_field");
+    }
+
+    #[test]
+    fn every_wrong_data_field_is_refused_by_name() {
+        check_refused(json!({"data": {"execution": "e1"}}), "data.intent", "missing_field");
+        check_refused(json!({"data": {"execution": 1, "intent": "x"}}), "data.execution", "invalid_field");
+        check_refused(json!({"data": {"execution": "e 1", "intent": "x"}}), "data.execution", "invalid_field");
+        check_refused(json!({"data": {"execution": "e1", "intent": "x", "intnet": "y"}}), "data.intnet", "invalid_field");
+        check_refused(json!({"data": "text"}), "data", "invalid_field");
+        let step = |extra: Value| {
+            let mut data = json!({"execution": "e1", "step": "s1", "tool": "fs:read", "success": true});
+            data.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            json!({"type": "pml.step.finished", "data": data})
+        };
+        check_refused(step(json!({"success": "yes"})), "data.success", "invalid_field");
+        check_refused(step(json!({"tool": "read"})), "data.tool", "invalid_field");
+        check_refused(step(json!({"depends_on": ["s 0"]})), "data.depends_on", "invalid_field");
+        check_refused(step(json!({"depends_on": [1]})), "data.depends_on[0]", "invalid_field");
+        check_refused(step(json!({"duration_ms": -1})), "data.duration_ms", "invalid_field");
+    }
+
+    #[test]
+    fn broken_bytes_are_malformed() {
+        let mut bytes = event(json!({}));
+        bytes[20] = 0xff;
+        assert_eq!(from_structured(&bytes, NOW).unwrap_err().reason(), "malformed");
+        let refusal = from_structured(b"{\"specversion\":", NOW).unwrap_err();
+        assert_eq!((refusal.field(), refusal.reason()), ("event", "malformed"));
+    }
+
+    #[test]
+    fn an_event_survives_both_modes() {
+        let given =
+            from_structured(&event(json!({"time": "2026-01-31T12:00:00Z", "causation": "01ARZ3NDEKTSV4RRFFQ69G5FAW"})), NOW)
+                .unwrap();
+        let structured = to_structured(&given).to_string();
+        assert_eq!(from_structured(structured.as_bytes(), NOW).unwrap(), given);
+        let (headers, body) = to_binary(&given);
+        let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        assert_eq!(from_binary(headers, &body, NOW).unwrap(), given);
+    }
+
+    #[test]
+    fn a_version_0_tool_is_upcast() {
+        let bytes = event(json!({
+            "type": "pml.tool.registered", "dataschema": "urn:pml:tool.registered/v0",
+            "data": {"tool_id": "fs.read", "server_id": "fs", "category": "files", "input_schema": {"type": "object"}}
+        }));
+        let Event::ToolRegistered(tool) = from_structured(&bytes, NOW).unwrap().event else { panic!("a tool") };
+        assert_eq!((tool.tool.as_str(), tool.name.as_str(), tool.description.as_str()), ("fs:read", "read", ""));
+        assert_eq!(tool.input_schema.unwrap().as_str(), r#"{"type":"object"}"#);
+    }
+}

@@ -1,0 +1,225 @@
+//! Wire types to domain types and back, for every kind: the only place that knows both.
+//!
+//! Decoding JSON gives a [`Refusal`] that names the field; decoding what the log holds gives a [`Corrupt`], because those bytes were
+//! checked before they were written.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Event, Json, Kind, wire};
+use crate::core::event as domain;
+use crate::core::graph::edge::EdgeKind;
+use crate::core::id::{Callee, RecordId, Seq};
+use crate::core::refusal::Refusal;
+use crate::core::time::Timestamp;
+
+/// The word for "the work is done" among ranked outcomes.
+const DONE: &str = "done";
+
+/// Bytes in the log that are not the event they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot decode event '{kind}' v{version}: {problem}")]
+pub struct Corrupt {
+    pub kind: String,
+    pub version: u8,
+    pub problem: String,
+}
+
+macro_rules! for_every_kind {
+    ($($kind:ident),* $(,)?) => {
+        /// The event's data as JSON, absent members left out.
+        pub(crate) fn to_json(event: &Event) -> Value {
+            let value = match event {
+                $(Event::$kind(data) => serde_json::to_value(wire::$kind::from(data)),)*
+            };
+            without_nulls(value.expect("wire types are plain data"))
+        }
+
+        /// Appends the event's data in the log's form.
+        pub(crate) fn to_postcard(event: &Event, out: Vec<u8>) -> Vec<u8> {
+            let bytes = match event {
+                $(Event::$kind(data) => postcard::to_extend(&wire::$kind::from(data), out),)*
+            };
+            bytes.expect("writing to memory cannot fail")
+        }
+
+        fn from_current_json(kind: Kind, json: &str) -> Result<Event, Refusal> {
+            match kind {
+                $(Kind::$kind => parse_json::<wire::$kind<'_>>(json)?.try_into().map(Event::$kind),)*
+            }
+        }
+
+        /// Reads the log's form.
+        pub(crate) fn from_postcard(kind: Kind, version: u8, bytes: &[u8]) -> Result<Event, Corrupt> {
+            let corrupt = |problem: String| Corrupt { kind: kind.name().to_owned(), version, problem };
+            if version != kind.version() {
+                return Err(corrupt("no such version".to_owned()));
+            }
+            match kind {
+                $(Kind::$kind => postcard::from_bytes::<wire::$kind<'_>>(bytes)
+                    .map_err(|error| corrupt(error.to_string()))?
+                    .try_into()
+                    .map(Event::$kind)
+                    .map_err(|refusal: Refusal| corrupt(refusal.to_string())),)*
+            }
+        }
+
+        pub(super) fn schema_of(kind: Kind) -> schemars::Schema {
+            match kind {
+                $(Kind::$kind => schemars::schema_for!(wire::$kind<'static>),)*
+            }
+        }
+    };
+}
+
+for_every_kind!(
+    ToolRegistered,
+    ToolRemoved,
+    ExecutionStarted,
+    StepStarted,
+    StepFinished,
+    ExecutionFinished,
+    CapabilityDeclared,
+    FeedbackGiven,
+    TemplateLoaded,
+    TraceCompleted,
+    EmbeddingComputed,
+    PredictionServed,
+);
+
+/// Reads the data of any readable version; older ones are upcast to the current domain type.
+pub(crate) fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Refusal> {
+    match (kind, version) {
+        (Kind::ToolRegistered, 0) => upcast_tool_registered_v0(parse_json(json)?).map(Event::ToolRegistered),
+        _ => from_current_json(kind, json),
+    }
+}
+
+/// Version 0 had `tool_id` and `server_id` and no obligatory description.
+fn upcast_tool_registered_v0(old: wire::ToolRegisteredV0<'_>) -> Result<domain::ToolRegistered, Refusal> {
+    wire::ToolRegistered {
+        tool: old.tool_id,
+        server: old.server_id,
+        name: old.name,
+        description: old.description.unwrap_or_default(),
+        input_schema: old.input_schema,
+        output_schema: None,
+        annotations: None,
+    }
+    .try_into()
+}
+
+fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Refusal> {
+    parse_json_at("data", json)
+}
+
+/// Parses `json`, which stands at `root` in the event, or says which field is wrong.
+pub(super) fn parse_json_at<'a, T: Deserialize<'a>>(root: &str, json: &'a str) -> Result<T, Refusal> {
+    serde_json::from_str(json).map_err(|error| {
+        if error.is_syntax() || error.is_eof() {
+            let field = if root.is_empty() { "event" } else { root };
+            return Refusal::Malformed { field: field.to_owned(), problem: error.to_string() };
+        }
+        // The plain parser does not say where a wrong type stands; the path-tracking one is slower and runs only after a failure.
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        let tracked: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
+        let path = tracked.err().map(|error| error.path().to_string()).filter(|path| path != ".");
+        refusal_from_serde(root, path.as_deref(), &error.to_string())
+    })
+}
+
+/// serde's message already names missing and unknown fields; this lifts the name into the `field` of the refusal.
+fn refusal_from_serde(root: &str, path: Option<&str>, message: &str) -> Refusal {
+    let message = message.split(" at line ").next().unwrap_or(message);
+    let join = |parent: &str, child: &str| if parent.is_empty() { child.to_owned() } else { format!("{parent}.{child}") };
+    let parent = path.map_or_else(|| root.to_owned(), |path| join(root, path));
+    let quoted = |prefix: &str| message.strip_prefix(prefix).and_then(|rest| rest.split('`').nth(1));
+    if let Some(name) = quoted("missing field ") {
+        return Refusal::Missing { field: join(&parent, name) };
+    }
+    if let Some(name) = quoted("unknown field ") {
+        let field = if parent.ends_with(name) { parent } else { join(&parent, name) };
+        return Refusal::Invalid { field, problem: message.to_owned() };
+    }
+    let field = if parent.is_empty() { "event".to_owned() } else { parent };
+    Refusal::Invalid { field, problem: message.to_owned() }
+}
+
+/// Drops absent members of the event's own objects. Members inside carried JSON are the sender's and stay.
+fn without_nulls(mut value: Value) -> Value {
+    fn prune(value: &mut Value) {
+        if let Value::Object(members) = value {
+            members.retain(|_, member| !member.is_null());
+        }
+    }
+    prune(&mut value);
+    if let Value::Object(members) = &mut value {
+        if let Some(annotations) = members.get_mut("annotations") {
+            prune(annotations);
+        }
+        if let Some(Value::Array(steps)) = members.get_mut("steps") {
+            steps.iter_mut().for_each(prune);
+        }
+    }
+    value
+}
+
+fn parse<T>(field: &str, text: &str) -> Result<T, Refusal>
+where
+    T: FromStr,
+    T::Err: ToString,
+{
+    text.parse().map_err(|error: T::Err| Refusal::invalid(format!("data.{field}"), error))
+}
+
+fn parse_optional<T>(field: &str, text: Option<Cow<'_, str>>) -> Result<Option<T>, Refusal>
+where
+    T: FromStr,
+    T::Err: ToString,
+{
+    text.map(|text| parse(field, &text)).transpose()
+}
+
+fn parse_all<T>(field: &str, texts: &[Cow<'_, str>]) -> Result<Vec<T>, Refusal>
+where
+    T: FromStr,
+    T::Err: ToString,
+{
+    texts.iter().map(|text| parse(field, text)).collect()
+}
+
+fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}
+
+fn json(text: Option<wire::JsonText<'_>>) -> Option<Json> {
+    text.map(|text| Json::from_valid(text.0.into_owned()))
+}
+
+fn borrowed(text: Option<&String>) -> Option<Cow<'_, str>> {
+    text.map(|text| Cow::Borrowed(text.as_str()))
+}
+
+fn json_text(json: Option<&Json>) -> Option<wire::JsonText<'_>> {
+    json.map(|json| wire::JsonText(Cow::Borrowed(json.as_str())))
+}
+
+fn callee_text(callee: &Callee) -> Cow<'_, str> {
+    match callee {
+        Callee::Tool(tool) => Cow::Borrowed(tool.as_str()),
+        Callee::Capability(_) => Cow::Owned(callee.to_string()),
+    }
+}
+
+macro_rules! text {
+    ($id:expr) => {
+        Cow::Borrowed($id.as_str())
+    };
+}
+
+mod execution;
+mod knowledge;
+mod result;

@@ -1,0 +1,331 @@
+//! Version 1 of every event's data as it stands on the wire and, in postcard form, in the log. Frozen once released.
+//!
+//! The same types serve JSON and postcard. postcard has no field names, so no field may be skipped or flattened; `codec` drops
+//! absent members when it prints JSON instead. The doc comments become the descriptions in `schemas/`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+type Text<'a> = Cow<'a, str>;
+
+/// Any JSON value, carried as text.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonText<'a>(pub(crate) Text<'a>);
+
+impl Serialize for JsonText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
+        } else {
+            serializer.serialize_str(&self.0)
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = if deserializer.is_human_readable() {
+            <&RawValue>::deserialize(deserializer)?.get()
+        } else {
+            <&str>::deserialize(deserializer)?
+        };
+        Ok(Self(Cow::Borrowed(text)))
+    }
+}
+
+impl JsonSchema for JsonText<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Json".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
+}
+
+/// A tool exists, or its description changed.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolRegistered<'a> {
+    /// `server:name`; `mcp__server__name`, `server__name` and `server.name` are accepted and normalised.
+    #[serde(borrow)]
+    pub(crate) tool: Text<'a>,
+    /// Must agree with the first half of `tool`.
+    pub(crate) server: Option<Text<'a>>,
+    /// What people call it; the second half of `tool` if left out.
+    pub(crate) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) description: Text<'a>,
+    /// JSON Schema of the arguments.
+    #[serde(borrow)]
+    pub(crate) input_schema: Option<JsonText<'a>>,
+    /// JSON Schema of the result.
+    #[serde(borrow)]
+    pub(crate) output_schema: Option<JsonText<'a>>,
+    pub(crate) annotations: Option<ToolAnnotations<'a>>,
+}
+
+/// MCP's hints about a tool's behaviour.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolAnnotations<'a> {
+    pub(crate) title: Option<Text<'a>>,
+    pub(crate) read_only_hint: Option<bool>,
+    pub(crate) destructive_hint: Option<bool>,
+    pub(crate) idempotent_hint: Option<bool>,
+    pub(crate) open_world_hint: Option<bool>,
+}
+
+/// Version 0 of `tool.registered`: the shape of the source documents and of dataset directories. Read, never written.
+#[derive(Deserialize)]
+pub(crate) struct ToolRegisteredV0<'a> {
+    #[serde(borrow)]
+    pub(crate) tool_id: Text<'a>,
+    pub(crate) server_id: Option<Text<'a>>,
+    pub(crate) name: Option<Text<'a>>,
+    pub(crate) description: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) input_schema: Option<JsonText<'a>>,
+}
+
+/// A tool is gone. What was learnt with it stays.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolRemoved<'a> {
+    #[serde(borrow)]
+    pub(crate) tool: Text<'a>,
+}
+
+/// An agent begins to work towards an intent.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecutionStarted<'a> {
+    /// Chosen by the agent, unique among its open and recent executions.
+    #[serde(borrow)]
+    pub(crate) execution: Text<'a>,
+    /// What is wanted, in natural language.
+    #[serde(borrow)]
+    pub(crate) intent: Text<'a>,
+    pub(crate) session: Option<Text<'a>>,
+    pub(crate) agent: Option<Text<'a>>,
+    /// The execution that started this one.
+    pub(crate) parent: Option<Text<'a>>,
+}
+
+/// A tool or capability is being called.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepStarted<'a> {
+    #[serde(borrow)]
+    pub(crate) execution: Text<'a>,
+    /// Unique within the execution.
+    #[serde(borrow)]
+    pub(crate) step: Text<'a>,
+    /// A tool, or `capability:<id>`.
+    #[serde(borrow)]
+    pub(crate) tool: Text<'a>,
+    /// Secrets are redacted before they are stored.
+    #[serde(borrow)]
+    pub(crate) arguments: Option<JsonText<'a>>,
+}
+
+/// A call returned.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepFinished<'a> {
+    #[serde(borrow)]
+    pub(crate) execution: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) step: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) tool: Text<'a>,
+    /// Steps whose output this one used.
+    #[serde(default, borrow)]
+    pub(crate) depends_on: Vec<Text<'a>>,
+    pub(crate) success: bool,
+    pub(crate) duration_ms: Option<u64>,
+    /// A short word for the failure: timeout, refused, not_found.
+    pub(crate) error_kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) arguments: Option<JsonText<'a>>,
+    pub(crate) result_summary: Option<Text<'a>>,
+}
+
+/// The agent is done with an execution.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecutionFinished<'a> {
+    #[serde(borrow)]
+    pub(crate) execution: Text<'a>,
+    pub(crate) success: bool,
+    pub(crate) error: Option<Text<'a>>,
+    /// The program that was run, if the execution was one.
+    pub(crate) code: Option<Text<'a>>,
+}
+
+/// Somebody describes a procedure before, or beside, its first run.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CapabilityDeclared<'a> {
+    #[serde(borrow)]
+    pub(crate) name: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) description: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) structure: Structure<'a>,
+    pub(crate) code: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) parameters_schema: Option<JsonText<'a>>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Structure<'a> {
+    #[serde(borrow)]
+    pub(crate) nodes: Vec<StructureNode<'a>>,
+    #[serde(default, borrow)]
+    pub(crate) edges: Vec<StructureEdge<'a>>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StructureNode<'a> {
+    #[serde(borrow)]
+    pub(crate) id: Text<'a>,
+    /// A tool, or `capability:<id>`.
+    #[serde(borrow)]
+    pub(crate) tool: Text<'a>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StructureEdge<'a> {
+    #[serde(borrow)]
+    pub(crate) from: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) to: Text<'a>,
+    pub(crate) kind: StructureEdgeKind,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StructureEdgeKind {
+    Sequence,
+    Provides,
+    Conditional,
+    Contains,
+}
+
+/// What became of a prediction or suggestion. Exactly one of `prediction` and `suggestion` is given.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FeedbackGiven<'a> {
+    pub(crate) prediction: Option<Text<'a>>,
+    pub(crate) suggestion: Option<Text<'a>>,
+    pub(crate) verdict: Verdict,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    Accepted,
+    Ignored,
+    Rejected,
+}
+
+/// A workflow template was read from the configuration. Written by pml.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TemplateLoaded<'a> {
+    #[serde(borrow)]
+    pub(crate) name: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) description: Text<'a>,
+    /// Pairs of tools: the first comes before the second.
+    pub(crate) edges: Vec<(Text<'a>, Text<'a>)>,
+    #[serde(borrow)]
+    pub(crate) checksum: Text<'a>,
+}
+
+/// A finished execution, self-contained. Written by pml.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceCompleted<'a> {
+    #[serde(borrow)]
+    pub(crate) execution: Text<'a>,
+    pub(crate) session: Option<Text<'a>>,
+    pub(crate) agent: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) intent: Text<'a>,
+    /// In the order they ran.
+    #[serde(borrow)]
+    pub(crate) steps: Vec<TraceStep<'a>>,
+    pub(crate) success: bool,
+    /// Microseconds since 1970, UTC.
+    pub(crate) started_us: i64,
+    /// Microseconds since 1970, UTC.
+    pub(crate) ended_us: i64,
+    /// Closed by the time limit, not by the agent.
+    pub(crate) abandoned: bool,
+    pub(crate) code: Option<Text<'a>>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceStep<'a> {
+    #[serde(borrow)]
+    pub(crate) step: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) tool: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) depends_on: Vec<Text<'a>>,
+    pub(crate) success: bool,
+    pub(crate) duration_ms: Option<u64>,
+    pub(crate) error_kind: Option<Text<'a>>,
+}
+
+/// The vector of a text. Written by pml.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EmbeddingComputed<'a> {
+    /// Lower-case hexadecimal BLAKE3 of the text.
+    #[serde(borrow)]
+    pub(crate) text_hash: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) model: Text<'a>,
+    /// Length of `vector`.
+    pub(crate) dim: u32,
+    pub(crate) vector: Vec<f32>,
+}
+
+/// A prediction was given to somebody: an impression, needed to measure and to learn. Written by pml.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PredictionServed<'a> {
+    #[serde(borrow)]
+    pub(crate) prediction: Text<'a>,
+    pub(crate) execution: Option<Text<'a>>,
+    /// The last record the answer rests on.
+    pub(crate) based_on_seq: u64,
+    #[serde(borrow)]
+    pub(crate) model: Text<'a>,
+    #[serde(borrow)]
+    pub(crate) ranked: Vec<RankedOutcome<'a>>,
+    pub(crate) threshold: f64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RankedOutcome<'a> {
+    /// A tool, `capability:<id>`, or `done`.
+    #[serde(borrow)]
+    pub(crate) item: Text<'a>,
+    pub(crate) p: f64,
+}

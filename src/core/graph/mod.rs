@@ -1,0 +1,128 @@
+//! The tool graph: nodes are tools and capabilities, edges are typed and counted. Membership of tools in capabilities is not
+//! repeated here; it lives in `capability`, which is the hypergraph.
+
+pub mod cycle;
+pub mod edge;
+pub mod transition;
+
+use imbl::OrdMap;
+
+use crate::core::digest::{Digestible, Writer};
+use crate::core::id::Seq;
+use edge::{EdgeCounter, EdgeKind, EdgeSource};
+
+/// A tool or capability by its position in the state's tables. Positions are given in log order and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(u32);
+
+/// What a [`Node`] stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    Tool(u32),
+    Capability(u32),
+}
+
+impl Node {
+    pub const fn tool(position: u32) -> Self {
+        Self(position << 1)
+    }
+
+    pub const fn capability(position: u32) -> Self {
+        Self((position << 1) | 1)
+    }
+
+    pub const fn kind(self) -> NodeKind {
+        if self.0 & 1 == 0 { NodeKind::Tool(self.0 >> 1) } else { NodeKind::Capability(self.0 >> 1) }
+    }
+
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+}
+
+/// Key of an edge; ordered by source node, so the out-edges of a node are one range.
+pub type EdgeKey = (Node, Node, EdgeKind);
+
+/// An edge that just became observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promoted(pub EdgeKey);
+
+#[derive(Clone, Debug, Default)]
+pub struct ToolGraph {
+    edges: OrdMap<EdgeKey, EdgeCounter>,
+}
+
+impl ToolGraph {
+    /// Counts one observation; says so when it promotes the edge.
+    pub fn observe(&mut self, key: EdgeKey, success: bool, seq: Seq) -> Option<Promoted> {
+        let counter = self.edges.entry(key).or_default();
+        let before = counter.source();
+        counter.observations += 1;
+        counter.successes += u32::from(success);
+        counter.last_seq = seq;
+        (counter.source() == EdgeSource::Observed && before != EdgeSource::Observed).then_some(Promoted(key))
+    }
+
+    pub fn declare(&mut self, key: EdgeKey) {
+        self.edges.entry(key).or_default().declared += 1;
+    }
+
+    /// Takes back one declaration; an edge that nobody declares or ever saw disappears.
+    pub fn undeclare(&mut self, key: EdgeKey) {
+        if let Some(counter) = self.edges.get_mut(&key) {
+            counter.declared = counter.declared.saturating_sub(1);
+            if counter.declared == 0 && counter.observations == 0 {
+                self.edges.remove(&key);
+            }
+        }
+    }
+
+    pub fn edges(&self) -> impl Iterator<Item = (&EdgeKey, &EdgeCounter)> {
+        self.edges.iter()
+    }
+
+    pub fn edge(&self, key: EdgeKey) -> Option<&EdgeCounter> {
+        self.edges.get(&key)
+    }
+
+    pub fn edge_count(&self) -> usize {
+        self.edges.len()
+    }
+}
+
+impl Digestible for ToolGraph {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.edges.len());
+        for ((from, to, kind), counter) in &self.edges {
+            writer.u32(from.0).u32(to.0).u32(*kind as u32);
+            counter.digest(writer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: EdgeKey = (Node::tool(0), Node::capability(0), EdgeKind::Provides);
+
+    #[test]
+    fn the_third_success_promotes_once() {
+        let mut graph = ToolGraph::default();
+        let promotions: Vec<bool> =
+            [true, false, true, true, true].into_iter().map(|success| graph.observe(KEY, success, Seq(1)).is_some()).collect();
+        assert_eq!(promotions, [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn an_edge_nobody_declares_any_more_disappears_unless_it_was_seen() {
+        let mut graph = ToolGraph::default();
+        graph.declare(KEY);
+        graph.undeclare(KEY);
+        assert_eq!(graph.edge_count(), 0);
+        graph.declare(KEY);
+        graph.observe(KEY, false, Seq(2));
+        graph.undeclare(KEY);
+        assert_eq!(graph.edge(KEY).map(|edge| (edge.declared, edge.observations)), Some((0, 1)));
+    }
+}

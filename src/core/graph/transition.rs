@@ -1,0 +1,102 @@
+//! How often one step followed another (order 1) or two others (order 2), with the start and the end of a run as symbols.
+
+use imbl::OrdMap;
+
+use super::Node;
+use crate::core::digest::{Digestible, Writer};
+
+/// The start of a run, its end, or a call in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Symbol(u32);
+
+impl Symbol {
+    pub const START: Self = Self(0);
+    pub const END: Self = Self(1);
+
+    pub const fn call(node: Node) -> Self {
+        Self(node.to_bits() + 2)
+    }
+}
+
+/// Times seen, and times seen in a run that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub seen: u32,
+    pub succeeded: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Transitions {
+    first: OrdMap<(Symbol, Symbol), Count>,
+    second: OrdMap<(Symbol, Symbol, Symbol), Count>,
+}
+
+impl Transitions {
+    /// Counts a whole run. An abandoned run has no end: that it stopped where it did says nothing about what belongs there.
+    pub fn observe(&mut self, calls: &[Node], success: bool, ended: bool) {
+        let end = ended.then_some(Symbol::END);
+        let (mut before, mut last) = (None, Symbol::START);
+        for next in calls.iter().map(|&node| Symbol::call(node)).chain(end) {
+            count(self.first.entry((last, next)).or_default(), success);
+            if let Some(before) = before {
+                count(self.second.entry((before, last, next)).or_default(), success);
+            }
+            (before, last) = (Some(last), next);
+        }
+    }
+
+    /// What followed `last`, in symbol order.
+    pub fn after(&self, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
+        self.first.range((last, Symbol(0))..=(last, Symbol(u32::MAX))).map(|((_, next), count)| (*next, *count))
+    }
+
+    /// What followed `before` then `last`, in symbol order.
+    pub fn after_two(&self, before: Symbol, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
+        let range = (before, last, Symbol(0))..=(before, last, Symbol(u32::MAX));
+        self.second.range(range).map(|((_, _, next), count)| (*next, *count))
+    }
+
+    /// Distinct transitions of order 1 and 2.
+    pub fn len(&self) -> (usize, usize) {
+        (self.first.len(), self.second.len())
+    }
+}
+
+fn count(count: &mut Count, success: bool) {
+    count.seen += 1;
+    count.succeeded += u32::from(success);
+}
+
+impl Digestible for Transitions {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.first.len());
+        for ((last, next), count) in &self.first {
+            writer.u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);
+        }
+        writer.len(self.second.len());
+        for ((before, last, next), count) in &self.second {
+            writer.u32(before.0).u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_counted_from_start_to_end_in_both_orders() {
+        let (a, b) = (Node::tool(0), Node::tool(1));
+        let (sa, sb) = (Symbol::call(a), Symbol::call(b));
+        let mut transitions = Transitions::default();
+        transitions.observe(&[a, b], true, true);
+        transitions.observe(&[a], false, false);
+        let seen = |seen, succeeded| Count { seen, succeeded };
+        assert_eq!(transitions.after(Symbol::START).collect::<Vec<_>>(), [(sa, seen(2, 1))]);
+        assert_eq!(transitions.after(sa).collect::<Vec<_>>(), [(sb, seen(1, 1))]);
+        assert_eq!(transitions.after(sb).collect::<Vec<_>>(), [(Symbol::END, seen(1, 1))]);
+        assert_eq!(transitions.after_two(Symbol::START, sa).collect::<Vec<_>>(), [(sb, seen(1, 1))]);
+        assert_eq!(transitions.after_two(sa, sb).collect::<Vec<_>>(), [(Symbol::END, seen(1, 1))]);
+        assert_eq!(transitions.len(), (3, 2));
+    }
+}

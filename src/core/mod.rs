@@ -1,0 +1,26 @@
+//! The pure centre of pml: what the facts are and what follows from them.
+//!
+//! Pure means: no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
+//! records always give the same state. serde appears in `event/` only, where bytes become facts.
+//!
+//! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
+//! are admitted), `trace` (how an execution becomes one trace), `graph` and `capability` (what traces teach), `state` (the fold).
+
+pub mod id;
+pub mod time;
+
+pub mod event;
+pub mod intake;
+pub mod redact;
+pub mod refusal;
+
+pub mod execution;
+pub mod trace;
+
+pub mod capability;
+pub mod graph;
+pub mod template;
+pub mod tool;
+
+pub mod digest;
+pub mod state;

@@ -1,0 +1,104 @@
+//! Why something an agent sent was not taken. A refusal is an ordinary value: it is reported to the sender, counted, and kept with
+//! the original bytes as a dead letter. Its text names the field and, where there is one, the limit.
+
+use super::id::{ExecutionId, StepId};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{field}: cannot be read: {problem}")]
+    Malformed { field: String, problem: String },
+    #[error("type: unknown kind '{kind}'; known kinds are {known}")]
+    UnknownKind { kind: String, known: String },
+    #[error("dataschema: '{kind}' has no version '{version}'; known versions are {known}")]
+    UnknownVersion { kind: String, version: String, known: String },
+    #[error("type: '{kind}' is written by pml itself and cannot be published")]
+    NotPublishable { kind: &'static str },
+    #[error("{field}: is missing")]
+    Missing { field: String },
+    #[error("{field}: {problem}")]
+    Invalid { field: String, problem: String },
+    #[error("{field}: is {len} bytes long, the limit is {max} ({key})")]
+    TooLong { field: String, len: usize, max: usize, key: &'static str },
+    #[error("{field}: has {count} entries, the limit is {max} ({key})")]
+    TooMany { field: String, count: usize, max: usize, key: &'static str },
+    #[error("execution: '{execution}' is unknown; publish execution.started first")]
+    UnknownExecution { execution: ExecutionId },
+    #[error("execution: '{execution}' has already started")]
+    AlreadyStarted { execution: ExecutionId },
+    #[error("execution: '{execution}' has already finished")]
+    AlreadyFinished { execution: ExecutionId },
+    #[error("execution: '{execution}' is closed; its trace is complete and takes no more events")]
+    Closed { execution: ExecutionId },
+    #[error("step: '{step}' has already started")]
+    StepAlreadyStarted { step: StepId },
+    #[error("step: '{step}' has already finished")]
+    StepAlreadyFinished { step: StepId },
+    #[error("tool: step '{step}' was started with another tool, '{started_with}'")]
+    StepChangedTool { step: StepId, started_with: String },
+    #[error("depends_on: '{on}' is not a step of this execution")]
+    UnknownDependency { on: StepId },
+    #[error("depends_on: would close the cycle {path}")]
+    DependencyCycle { path: String },
+    #[error("step: this execution already has {max} steps, the limit (limits.steps_max)")]
+    TooManySteps { max: usize },
+    #[error("execution: {max} executions are open, the limit (limits.open_executions_max); finish some or raise it")]
+    TooManyOpen { max: usize },
+}
+
+impl Refusal {
+    pub fn invalid(field: impl Into<String>, problem: impl ToString) -> Self {
+        Self::Invalid { field: field.into(), problem: problem.to_string() }
+    }
+
+    /// The field to look at, as a path into the event.
+    pub fn field(&self) -> &str {
+        match self {
+            Self::Malformed { field, .. }
+            | Self::Missing { field }
+            | Self::Invalid { field, .. }
+            | Self::TooLong { field, .. }
+            | Self::TooMany { field, .. } => field,
+            Self::UnknownKind { .. } | Self::NotPublishable { .. } => "type",
+            Self::UnknownVersion { .. } => "dataschema",
+            Self::UnknownExecution { .. }
+            | Self::AlreadyStarted { .. }
+            | Self::AlreadyFinished { .. }
+            | Self::Closed { .. }
+            | Self::TooManyOpen { .. } => "data.execution",
+            Self::StepAlreadyStarted { .. } | Self::StepAlreadyFinished { .. } | Self::TooManySteps { .. } => "data.step",
+            Self::StepChangedTool { .. } => "data.tool",
+            Self::UnknownDependency { .. } | Self::DependencyCycle { .. } => "data.depends_on",
+        }
+    }
+
+    /// A stable word for programs, metrics and the subject of the dead letter.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed { .. } => "malformed",
+            Self::UnknownKind { .. } => "unknown_kind",
+            Self::UnknownVersion { .. } => "unknown_version",
+            Self::NotPublishable { .. } => "not_publishable",
+            Self::Missing { .. } => "missing_field",
+            Self::Invalid { .. } | Self::StepChangedTool { .. } => "invalid_field",
+            Self::TooLong { .. } => "too_long",
+            Self::TooMany { .. } | Self::TooManySteps { .. } => "too_many",
+            Self::UnknownExecution { .. } => "unknown_execution",
+            Self::AlreadyStarted { .. } | Self::StepAlreadyStarted { .. } => "already_started",
+            Self::AlreadyFinished { .. } | Self::StepAlreadyFinished { .. } => "already_finished",
+            Self::Closed { .. } => "execution_closed",
+            Self::UnknownDependency { .. } => "unknown_step",
+            Self::DependencyCycle { .. } => "dependency_cycle",
+            Self::TooManyOpen { .. } => "too_many_open",
+        }
+    }
+
+    /// Whether an event still under way may make this acceptable: what it refers to has perhaps only been overtaken.
+    pub fn may_heal(&self) -> bool {
+        matches!(self, Self::UnknownExecution { .. } | Self::UnknownDependency { .. })
+    }
+
+    /// Whether the event itself is in order and would be taken once others are done, so that it is worth sending again.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::TooManyOpen { .. })
+    }
+}

@@ -1,0 +1,65 @@
+//! What one trace teaches: use of tools, edges, transitions, a capability (ALGORITHMS 4 and 11).
+
+use super::{Notice, State};
+use crate::core::capability::Structure;
+use crate::core::event::TraceCompleted;
+use crate::core::graph::edge::EdgeKind;
+use crate::core::graph::{Node, NodeKind};
+use crate::core::id::{Callee, Seq};
+
+impl State {
+    pub(super) fn learn(&mut self, trace: &TraceCompleted, seq: Seq) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let calls: Vec<Node> = trace.steps.iter().map(|step| self.node(&step.tool, seq)).collect();
+        let flow = data_flow(trace);
+        self.count_calls(trace, &calls, seq);
+        for key in edges(&calls, &flow) {
+            if let Some(promoted) = self.graph.observe(key, trace.success, seq) {
+                notices.push(self.notice(promoted));
+            }
+        }
+        self.transitions.observe(&calls, trace.success, !trace.abandoned);
+        if !calls.is_empty() {
+            let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
+            let canonical = Structure::canonical(&callees, &flow);
+            if let Some(capability) = self.capabilities.observe_run(canonical, &calls, trace, seq) {
+                notices.push(Notice::CapabilityLearned { capability });
+            }
+        }
+        notices
+    }
+
+    fn count_calls(&mut self, trace: &TraceCompleted, calls: &[Node], seq: Seq) {
+        for (step, node) in trace.steps.iter().zip(calls) {
+            match node.kind() {
+                NodeKind::Tool(position) => self.tools.called(position, step, trace.ended),
+                NodeKind::Capability(position) => {
+                    self.capabilities.called(position, step.success, step.duration_ms.unwrap_or(0), seq);
+                }
+            }
+        }
+    }
+}
+
+/// Data flow as pairs of positions. Steps of a trace stand after what they depend on.
+fn data_flow(trace: &TraceCompleted) -> Vec<(usize, usize)> {
+    let mut flow = Vec::new();
+    for (to, step) in trace.steps.iter().enumerate() {
+        for on in &step.depends_on {
+            if let Some(from) = trace.steps[..to].iter().position(|earlier| earlier.step == *on) {
+                flow.push((from, to));
+            }
+        }
+    }
+    flow
+}
+
+/// `provides` along the data flow, `sequence` between neighbours in time that no data joins. A pair counts once per trace.
+fn edges(calls: &[Node], flow: &[(usize, usize)]) -> Vec<(Node, Node, EdgeKind)> {
+    let provides = flow.iter().map(|&(from, to)| (calls[from], calls[to], EdgeKind::Provides));
+    let neighbours = (1..calls.len()).map(|to| (to - 1, to)).filter(|pair| !flow.contains(pair));
+    let mut edges: Vec<_> = provides.chain(neighbours.map(|(from, to)| (calls[from], calls[to], EdgeKind::Sequence))).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    edges
+}

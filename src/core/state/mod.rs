@@ -1,0 +1,187 @@
+//! The fold: what pml knows is a function of the records of the log, in order. `apply` is the only way to change it.
+//!
+//! Every part is a persistent map, so a clone costs a few pointers: the owner (graph-sync) hands out clones as immutable views and
+//! goes on folding. Nothing here looks at a clock, at randomness, or at when a record was recorded.
+
+mod learn;
+mod traces;
+
+use imbl::OrdSet;
+
+use super::capability::{Capabilities, Status, Structure};
+use super::digest::{Digestible, StateDigest, Writer};
+use super::event::{CapabilityDeclared, Event, Kind, Record, TemplateLoaded};
+use super::graph::edge::EdgeKind;
+use super::graph::transition::Transitions;
+use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
+use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
+use super::template::Templates;
+use super::tool::Tools;
+use super::trace::OpenExecutions;
+pub use traces::{KeptTrace, TRACES_KEPT, Traces};
+
+/// Something worth telling subscribers, derived from a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    CapabilityLearned { capability: CapabilityId },
+    EdgePromoted { from: Callee, to: Callee, kind: EdgeKind },
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    applied: Seq,
+    /// Ids of all records folded: the same id twice is one record, whatever the log below remembers.
+    seen: OrdSet<RecordId>,
+    counts: [u64; Kind::ALL.len()],
+    duplicates: u64,
+    /// Events of executions that were closed when they came.
+    late: u64,
+    pub tools: Tools,
+    pub executions: OpenExecutions,
+    pub traces: Traces,
+    pub graph: ToolGraph,
+    pub transitions: Transitions,
+    pub capabilities: Capabilities,
+    pub templates: Templates,
+}
+
+impl State {
+    /// Folds one record in. A record at or before `applied` changes nothing; a record with a known id only moves `applied`.
+    pub fn apply(&mut self, record: &Record) -> Vec<Notice> {
+        if record.seq <= self.applied {
+            return Vec::new();
+        }
+        self.applied = record.seq;
+        if self.seen.insert(record.fact.id).is_some() {
+            self.duplicates += 1;
+            return Vec::new();
+        }
+        self.counts[usize::from(record.event().kind().tag()) - 1] += 1;
+        let in_time = self.executions.apply(&record.fact);
+        self.late += u64::from(!in_time);
+        let seq = record.seq;
+        match &record.fact.event {
+            Event::ToolRegistered(registration) => self.tools.register(registration.clone()),
+            Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
+            Event::CapabilityDeclared(declared) => self.declare(declared, seq),
+            Event::TemplateLoaded(template) => self.load(template),
+            // A second trace for a closed execution teaches nothing: the first one stands.
+            Event::TraceCompleted(trace) if in_time => {
+                self.traces.keep(seq, &record.fact);
+                return self.learn(trace, seq);
+            }
+            Event::TraceCompleted(_)
+            | Event::ExecutionStarted(_)
+            | Event::StepStarted(_)
+            | Event::StepFinished(_)
+            | Event::ExecutionFinished(_) => {}
+            // Facts kept for discovery, prediction and training; nothing is derived from them yet.
+            Event::FeedbackGiven(_) | Event::EmbeddingComputed(_) | Event::PredictionServed(_) => {}
+        }
+        Vec::new()
+    }
+
+    /// Declared structure: what it calls become members, its data flow between tools becomes template edges (option E of S2:
+    /// `provides` only, because order is not dependency).
+    fn declare(&mut self, event: &CapabilityDeclared, seq: Seq) {
+        let nodes = &event.structure.nodes;
+        let position = |id: &StepId| nodes.iter().position(|node| node.id == *id);
+        let flow: Vec<(usize, usize)> = event
+            .structure
+            .edges
+            .iter()
+            .filter(|edge| edge.kind == EdgeKind::Provides)
+            .filter_map(|edge| position(&edge.from).zip(position(&edge.to)))
+            .collect();
+        let callees: Vec<&Callee> = nodes.iter().map(|node| &node.callee).collect();
+        let (id, structure) = Structure::canonical(&callees, &flow);
+        let calls: Vec<Node> = callees.into_iter().map(|callee| self.node(callee, seq)).collect();
+        if self.capabilities.get(id).is_none_or(|known| known.status != Status::Approved) {
+            for &(from, to) in &flow {
+                if let (NodeKind::Tool(_), NodeKind::Tool(_)) = (calls[from].kind(), calls[to].kind()) {
+                    self.graph.declare((calls[from], calls[to], EdgeKind::Provides));
+                }
+            }
+        }
+        self.capabilities.declare(id, structure, &calls, event, seq);
+    }
+
+    fn load(&mut self, template: &TemplateLoaded) {
+        for key in self.template_keys(template) {
+            self.graph.declare(key);
+        }
+        if let Some(replaced) = self.templates.load(template.clone()) {
+            for key in self.template_keys(&replaced) {
+                self.graph.undeclare(key);
+            }
+        }
+    }
+
+    fn template_keys(&mut self, template: &TemplateLoaded) -> Vec<EdgeKey> {
+        let mut tool = |id| Node::tool(self.tools.intern(id));
+        template.edges.iter().map(|(from, to)| (tool(from), tool(to), EdgeKind::Dependency)).collect()
+    }
+
+    /// The node of a callee; unknown ones become stubs.
+    fn node(&mut self, callee: &Callee, seq: Seq) -> Node {
+        match callee {
+            Callee::Tool(id) => Node::tool(self.tools.intern(id)),
+            Callee::Capability(id) => Node::capability(self.capabilities.intern(*id, seq)),
+        }
+    }
+
+    pub fn callee(&self, node: Node) -> Callee {
+        match node.kind() {
+            NodeKind::Tool(position) => Callee::Tool(self.tools.at(position).id.clone()),
+            NodeKind::Capability(position) => Callee::Capability(self.capabilities.at(position).id),
+        }
+    }
+
+    fn notice(&self, Promoted((from, to, kind)): Promoted) -> Notice {
+        Notice::EdgePromoted { from: self.callee(from), to: self.callee(to), kind }
+    }
+
+    /// The last record folded in.
+    pub fn applied(&self) -> Seq {
+        self.applied
+    }
+
+    pub fn knows(&self, id: RecordId) -> bool {
+        self.seen.contains(&id)
+    }
+
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.counts[usize::from(kind.tag()) - 1]
+    }
+
+    pub fn events(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Covers every part, bit for bit. O(size of the state).
+    pub fn digest(&self) -> StateDigest {
+        let mut writer = Writer::new();
+        writer.u64(self.applied.0).u64(self.duplicates).u64(self.late);
+        for count in self.counts {
+            writer.u64(count);
+        }
+        writer.len(self.seen.len());
+        for id in &self.seen {
+            writer.u128(id.to_bits());
+        }
+        let parts: [&dyn Digestible; 7] =
+            [&self.tools, &self.executions, &self.traces, &self.graph, &self.transitions, &self.capabilities, &self.templates];
+        for part in parts {
+            part.digest(&mut writer);
+        }
+        writer.finish()
+    }
+}

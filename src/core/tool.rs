@@ -1,0 +1,149 @@
+//! The tools pml has heard of. One that is called before it is registered is a stub: it counts, but has no text until it gets one.
+
+use std::sync::Arc;
+
+use imbl::{OrdMap, Vector};
+
+use super::digest::{Digestible, Writer};
+use super::event::{ToolRegistered, TraceStep};
+use super::id::ToolId;
+use super::time::Timestamp;
+
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub id: ToolId,
+    /// What its server says about it; `None` for a stub.
+    pub registration: Option<Arc<ToolRegistered>>,
+    /// Withdrawn by its server. What was learnt with it stays.
+    pub removed: bool,
+    pub calls: u64,
+    pub successes: u64,
+    /// Sum over the calls that reported a duration.
+    pub duration_total_ms: u64,
+    pub timed_calls: u64,
+    /// End of the last run that called it, by event time.
+    pub last_used: Option<Timestamp>,
+}
+
+impl Tool {
+    /// Observed success rate; 1 while nothing was observed (S4 AC12).
+    #[expect(clippy::cast_precision_loss, reason = "call counts stay far below 2^52")]
+    pub fn success_rate(&self) -> f64 {
+        if self.calls == 0 { 1.0 } else { self.successes as f64 / self.calls as f64 }
+    }
+
+    pub fn is_stub(&self) -> bool {
+        self.registration.is_none()
+    }
+}
+
+/// Tools by position; positions are given in log order and never change.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    positions: OrdMap<ToolId, u32>,
+    tools: Vector<Tool>,
+}
+
+impl Tools {
+    /// The position of `id`, a new stub if it was unknown.
+    pub fn intern(&mut self, id: &ToolId) -> u32 {
+        if let Some(position) = self.positions.get(id) {
+            return *position;
+        }
+        let position = u32::try_from(self.tools.len()).expect("fewer than 2^32 tools");
+        self.positions.insert(id.clone(), position);
+        self.tools.push_back(Tool {
+            id: id.clone(),
+            registration: None,
+            removed: false,
+            calls: 0,
+            successes: 0,
+            duration_total_ms: 0,
+            timed_calls: 0,
+            last_used: None,
+        });
+        position
+    }
+
+    pub fn register(&mut self, registration: ToolRegistered) {
+        let position = self.intern(&registration.tool);
+        let tool = self.at_mut(position);
+        tool.registration = Some(Arc::new(registration));
+        tool.removed = false;
+    }
+
+    pub fn remove(&mut self, id: &ToolId) {
+        if let Some(position) = self.position(id) {
+            self.at_mut(position).removed = true;
+        }
+    }
+
+    pub fn called(&mut self, position: u32, step: &TraceStep, at: Timestamp) {
+        let tool = self.at_mut(position);
+        tool.calls += 1;
+        tool.successes += u64::from(step.success);
+        if let Some(duration_ms) = step.duration_ms {
+            tool.duration_total_ms = tool.duration_total_ms.saturating_add(duration_ms);
+            tool.timed_calls += 1;
+        }
+        tool.last_used = tool.last_used.max(Some(at));
+    }
+
+    fn at_mut(&mut self, position: u32) -> &mut Tool {
+        self.tools.get_mut(position as usize).expect("positions come from intern")
+    }
+
+    pub fn position(&self, id: &ToolId) -> Option<u32> {
+        self.positions.get(id).copied()
+    }
+
+    pub fn get(&self, id: &ToolId) -> Option<&Tool> {
+        self.position(id).map(|position| self.at(position))
+    }
+
+    pub fn at(&self, position: u32) -> &Tool {
+        &self.tools[position as usize]
+    }
+
+    /// By id.
+    pub fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.positions.values().map(|position| self.at(*position))
+    }
+
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+}
+
+impl Digestible for Tools {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.tools.len());
+        for tool in &self.tools {
+            writer.text(tool.id.as_str()).bool(tool.removed);
+            writer.u64(tool.calls).u64(tool.successes).u64(tool.duration_total_ms).u64(tool.timed_calls);
+            writer.optional(tool.last_used, |writer, at| {
+                writer.i64(at.micros());
+            });
+            writer.optional(tool.registration.as_ref(), |writer, registration| {
+                writer.text(&registration.name).text(&registration.description);
+                for json in [&registration.input_schema, &registration.output_schema] {
+                    writer.optional(json.as_ref(), |writer, json| {
+                        writer.text(json.as_str());
+                    });
+                }
+                writer.optional(registration.annotations.as_ref(), |writer, hints| {
+                    writer.text(hints.title.as_deref().unwrap_or_default());
+                    for hint in [hints.read_only, hints.destructive, hints.idempotent, hints.open_world] {
+                        writer.optional(hint, |writer, hint| {
+                            writer.bool(hint);
+                        });
+                    }
+                });
+            });
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! From the events of one execution to one trace. Late, duplicated and out-of-order events are ordinary input: the trace is a
+//! function of the set of events, not of the order they came in.
+//!
+//! Three owners keep an [`OpenExecutions`] of their own, each from the log: the execution actor (to admit), the trace actor (to
+//! close), the state (to answer about live executions).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet, Vector};
+
+use super::digest::{Digestible, Writer};
+use super::event::{
+    Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
+};
+use super::id::{Callee, ExecutionId, RecordId, StepId};
+use super::time::Timestamp;
+
+/// Closed executions remembered, so that what comes too late is told apart from what never began. Part of the fold, hence constant.
+pub const CLOSED_KEPT: usize = 65_536;
+
+/// `error_kind` of a step that was started and never finished.
+pub const UNFINISHED: &str = "unfinished";
+
+/// Where a claim came from. Of two claims about the same thing the smaller stamp holds, whichever arrived first.
+type Stamp = (Timestamp, RecordId);
+
+fn stamp(fact: &NewRecord) -> Stamp {
+    (fact.time, fact.id)
+}
+
+fn keep_earlier(slot: &mut Option<Arc<NewRecord>>, fact: &Arc<NewRecord>) {
+    if slot.as_ref().is_none_or(|known| stamp(fact) < stamp(known)) {
+        *slot = Some(Arc::clone(fact));
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct OpenStep {
+    id: StepId,
+    tool: Callee,
+    started: Option<Stamp>,
+    finished: Option<Arc<NewRecord>>,
+}
+
+impl OpenStep {
+    pub fn id(&self) -> &StepId {
+        &self.id
+    }
+
+    pub fn tool(&self) -> &Callee {
+        self.finish().map_or(&self.tool, |finished| &finished.tool)
+    }
+
+    pub fn has_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    pub fn has_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    pub fn depends_on(&self) -> &[StepId] {
+        self.finish().map_or(&[], |finished| &finished.depends_on)
+    }
+
+    fn finish(&self) -> Option<&StepFinished> {
+        self.finished.as_ref().map(|fact| match &fact.event {
+            Event::StepFinished(event) => event,
+            other => unreachable!("a step is finished by step.finished, not by {}", other.kind()),
+        })
+    }
+
+    /// When it began, as far as anybody said.
+    fn time(&self) -> Timestamp {
+        let finished = self.finished.as_ref().map(|fact| fact.time);
+        self.started.map(|(time, _)| time).or(finished).expect("a step was started or finished")
+    }
+}
+
+/// What is known so far about one execution.
+#[derive(Clone, Debug, Default)]
+pub struct OpenExecution {
+    started: Option<Arc<NewRecord>>,
+    /// Sorted by step id.
+    steps: Vec<OpenStep>,
+    finished: Option<Arc<NewRecord>>,
+}
+
+impl OpenExecution {
+    pub fn has_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    pub fn has_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    /// Whether some step was started and has not been reported finished.
+    pub fn awaits_steps(&self) -> bool {
+        self.steps.iter().any(|step| !step.has_finished())
+    }
+
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = &OpenStep> {
+        self.steps.iter()
+    }
+
+    pub fn step(&self, id: &StepId) -> Option<&OpenStep> {
+        self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
+    }
+
+    fn step_mut(&mut self, id: &StepId, tool: &Callee) -> &mut OpenStep {
+        let at = self.steps.binary_search_by(|step| step.id.cmp(id)).unwrap_or_else(|at| {
+            self.steps.insert(at, OpenStep { id: id.clone(), tool: tool.clone(), started: None, finished: None });
+            at
+        });
+        &mut self.steps[at]
+    }
+
+    fn step_started(&mut self, stamp: Stamp, event: &StepStarted) {
+        let step = self.step_mut(&event.step, &event.tool);
+        if step.started.is_none_or(|known| stamp < known) {
+            step.started = Some(stamp);
+            step.tool = event.tool.clone();
+        }
+    }
+
+    fn step_finished(&mut self, fact: &Arc<NewRecord>, event: &StepFinished) {
+        keep_earlier(&mut self.step_mut(&event.step, &event.tool).finished, fact);
+    }
+
+    fn start(&self) -> Option<&ExecutionStarted> {
+        self.started.as_ref().map(|fact| match &fact.event {
+            Event::ExecutionStarted(event) => event,
+            other => unreachable!("an execution is started by execution.started, not by {}", other.kind()),
+        })
+    }
+
+    fn finish(&self) -> Option<&ExecutionFinished> {
+        self.finished.as_ref().map(|fact| match &fact.event {
+            Event::ExecutionFinished(event) => event,
+            other => unreachable!("an execution is finished by execution.finished, not by {}", other.kind()),
+        })
+    }
+
+    /// The finished trace. Steps are in data-flow order, then by time, then by id; dependencies that nobody reported are dropped.
+    pub fn complete(&self, execution: &ExecutionId, abandoned: bool) -> TraceCompleted {
+        let first = self.steps.iter().map(OpenStep::time).min();
+        let last = self.steps.iter().filter_map(|step| step.finished.as_ref().map(|fact| fact.time)).max();
+        let started = self.started.as_ref().map(|fact| fact.time).or(first);
+        let ended = self.finished.as_ref().map(|fact| fact.time).or(last).or(started);
+        let head = self.start();
+        let outcome = self.finish();
+        TraceCompleted {
+            execution: execution.clone(),
+            session: head.and_then(|event| event.session.clone()),
+            agent: head.and_then(|event| event.agent.clone()),
+            intent: head.map_or_else(String::new, |event| event.intent.clone()),
+            steps: self.ordered_steps(),
+            success: outcome.is_some_and(|outcome| outcome.success),
+            started: started.or(ended).unwrap_or(Timestamp::from_micros(0)),
+            ended: ended.or(started).unwrap_or(Timestamp::from_micros(0)),
+            abandoned,
+            code: outcome.and_then(|outcome| outcome.code.clone()),
+        }
+    }
+
+    /// Kahn's algorithm, the earliest ready step first. A dependency on a step placed later (only possible in a log that was not
+    /// written by pml) is dropped rather than trusted.
+    fn ordered_steps(&self) -> Vec<TraceStep> {
+        let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
+        let needs: Vec<Vec<usize>> =
+            self.steps.iter().map(|step| step.depends_on().iter().filter_map(position).collect()).collect();
+        let mut waiting: BTreeSet<(Timestamp, usize)> =
+            self.steps.iter().enumerate().map(|(at, step)| (step.time(), at)).collect();
+        let mut placed = vec![false; self.steps.len()];
+        let mut ordered = Vec::with_capacity(self.steps.len());
+        while let Some(&next) =
+            waiting.iter().find(|(_, at)| needs[*at].iter().all(|&on| placed[on])).or_else(|| waiting.first())
+        {
+            waiting.remove(&next);
+            let at = next.1;
+            let depends_on = needs[at].iter().filter(|&&on| placed[on]).map(|&on| self.steps[on].id.clone()).collect();
+            ordered.push(trace_step(&self.steps[at], depends_on));
+            placed[at] = true;
+        }
+        ordered
+    }
+}
+
+fn trace_step(step: &OpenStep, depends_on: Vec<StepId>) -> TraceStep {
+    let finished = step.finish();
+    TraceStep {
+        step: step.id.clone(),
+        tool: step.tool().clone(),
+        depends_on,
+        success: finished.is_some_and(|finished| finished.success),
+        duration_ms: finished.and_then(|finished| finished.duration_ms),
+        error_kind: match finished {
+            Some(finished) => finished.error_kind.clone(),
+            None => Some(UNFINISHED.to_owned()),
+        },
+    }
+}
+
+/// The executions under way, and the ids of those closed last.
+#[derive(Clone, Debug, Default)]
+pub struct OpenExecutions {
+    open: OrdMap<ExecutionId, Arc<OpenExecution>>,
+    closed: OrdSet<ExecutionId>,
+    /// The members of `closed`, oldest first.
+    closed_order: Vector<ExecutionId>,
+}
+
+impl OpenExecutions {
+    /// Takes note of a fact. `false` if it belongs to an execution that is already closed and changes nothing.
+    pub fn apply(&mut self, fact: &Arc<NewRecord>) -> bool {
+        match &fact.event {
+            Event::ExecutionStarted(event) => self.update(&event.execution, |open| keep_earlier(&mut open.started, fact)),
+            Event::StepStarted(event) => self.update(&event.execution, |open| open.step_started(stamp(fact), event)),
+            Event::StepFinished(event) => self.update(&event.execution, |open| open.step_finished(fact, event)),
+            Event::ExecutionFinished(event) => self.update(&event.execution, |open| keep_earlier(&mut open.finished, fact)),
+            Event::TraceCompleted(event) => self.close(&event.execution),
+            Event::ToolRegistered(_)
+            | Event::ToolRemoved(_)
+            | Event::CapabilityDeclared(_)
+            | Event::FeedbackGiven(_)
+            | Event::TemplateLoaded(_)
+            | Event::EmbeddingComputed(_)
+            | Event::PredictionServed(_) => true,
+        }
+    }
+
+    fn update(&mut self, execution: &ExecutionId, change: impl FnOnce(&mut OpenExecution)) -> bool {
+        if let Some(open) = self.open.get_mut(execution) {
+            change(Arc::make_mut(open));
+            return true;
+        }
+        if self.closed.contains(execution) {
+            return false;
+        }
+        let mut open = OpenExecution::default();
+        change(&mut open);
+        self.open.insert(execution.clone(), Arc::new(open));
+        true
+    }
+
+    fn close(&mut self, execution: &ExecutionId) -> bool {
+        self.open.remove(execution);
+        if self.closed.insert(execution.clone()).is_some() {
+            return false;
+        }
+        self.closed_order.push_back(execution.clone());
+        if self.closed_order.len() > CLOSED_KEPT {
+            let oldest = self.closed_order.pop_front().expect("more than CLOSED_KEPT entries");
+            self.closed.remove(&oldest);
+        }
+        true
+    }
+
+    /// Forgets an execution that turned out not to exist: its start was a late copy of a record closed long ago.
+    pub fn discard(&mut self, execution: &ExecutionId) {
+        self.open.remove(execution);
+    }
+
+    pub fn get(&self, execution: &ExecutionId) -> Option<&OpenExecution> {
+        self.open.get(execution).map(Arc::as_ref)
+    }
+
+    pub fn is_closed(&self, execution: &ExecutionId) -> bool {
+        self.closed.contains(execution)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &OpenExecution)> {
+        self.open.iter().map(|(execution, open)| (execution, open.as_ref()))
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+impl Digestible for OpenExecutions {
+    fn digest(&self, writer: &mut Writer) {
+        let write_stamp = |writer: &mut Writer, (time, id): Stamp| {
+            writer.i64(time.micros()).u128(id.to_bits());
+        };
+        writer.len(self.open.len());
+        for (execution, open) in &self.open {
+            writer.text(execution.as_str());
+            // A fact is identified by its stamp; what it says is the content of the record with that id.
+            for fact in [&open.started, &open.finished] {
+                writer.optional(fact.as_ref().map(|fact| stamp(fact)), write_stamp);
+            }
+            writer.len(open.steps.len());
+            for step in &open.steps {
+                writer.text(step.id.as_str()).text(&step.tool().to_string());
+                writer.optional(step.started, write_stamp);
+                writer.optional(step.finished.as_ref().map(|fact| stamp(fact)), write_stamp);
+            }
+        }
+        writer.len(self.closed_order.len());
+        for execution in &self.closed_order {
+            writer.text(execution.as_str());
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Named points at which tests make an actor panic. Without the feature `testing` a point is nothing.
+
+#[cfg(feature = "testing")]
+mod armed {
+    use std::collections::BTreeMap;
+    use std::sync::{Mutex, PoisonError};
+
+    static POINTS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+
+    /// Lets the point panic when it is passed for the `nth` time from now (1 = the next time), once.
+    pub fn arm(point: &str, nth: u32) {
+        POINTS.lock().unwrap_or_else(PoisonError::into_inner).insert(point.to_owned(), nth);
+    }
+
+    pub(crate) fn pass(point: &str) {
+        let mut points = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = points.get_mut(point) else { return };
+        *left -= 1;
+        if *left == 0 {
+            points.remove(point);
+            drop(points);
+            panic!("failpoint '{point}'");
+        }
+    }
+}
+
+#[cfg(feature = "testing")]
+pub use armed::arm;
+#[cfg(feature = "testing")]
+pub(crate) use armed::pass;
+
+#[cfg(not(feature = "testing"))]
+pub(crate) const fn pass(_point: &str) {}

@@ -1,0 +1,7 @@
+//! pml: procedural memory for AI agents.
+
+pub mod clock;
+pub mod core;
+pub mod dead;
+pub mod failpoint;
+pub mod log;

@@ -1,0 +1,233 @@
+//! The embedded log: one redb file, one writer thread, group commit.
+//!
+//! # Layout
+//! `events`: seq -> record in the compact form of `core::event::stored`. `ids`: record id -> seq, the dedupe index. `dead`: refused
+//! events (see `dead`). `meta`: the format of the file. All tables change in the same transaction.
+//!
+//! # Writing
+//! Callers put their facts into a bounded queue and wait. The writer takes what is waiting, up to a limit, writes it as one durable
+//! transaction and then answers everybody: the price of one fsync is shared by all who came while the last one ran. The order of
+//! the queue is the order of the log.
+//!
+//! # Reading
+//! Readers see the last committed transaction and never meet the writer. Those who follow the tail are served from the last records
+//! in memory (`recent`), so a live system decodes nothing it has just encoded.
+
+mod recent;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{AppendError, Appended, EventLog, OpenError, ReadError};
+use crate::clock::Clock;
+use crate::core::event::{NewRecord, Record, stored};
+use crate::core::id::{RecordId, Seq};
+use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
+use recent::Recent;
+use writer::{Job, Writer};
+
+pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
+pub(super) const IDS: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
+pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+const FORMAT_KEY: &str = "format";
+const FORMAT: u64 = 1;
+const FILE_NAME: &str = "log.redb";
+/// Page cache; the default of a gigabyte is more than the whole program should use.
+const CACHE_BYTES: usize = 128 << 20;
+
+#[derive(Clone, Debug)]
+pub struct RedbOptions {
+    /// Records that share one commit, at most.
+    pub group_records_max: usize,
+    /// Appends that may wait for the writer.
+    pub queue_appends_max: usize,
+    /// Dead letters kept; the oldest go first.
+    pub dead_letters_max: usize,
+}
+
+pub struct RedbLog {
+    database: Arc<Database>,
+    jobs: mpsc::Sender<Job>,
+    tail: watch::Receiver<Seq>,
+    recent: Arc<Recent>,
+    /// Joined on drop, so that the file is released when the log is gone.
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl RedbLog {
+    /// Opens or creates the log in `directory`.
+    pub fn open(directory: &Path, options: RedbOptions, clock: Clock) -> Result<Self, OpenError> {
+        let path = directory.join(FILE_NAME);
+        let storage = |source: Box<dyn std::error::Error + Send + Sync>| OpenError::Storage { path: path.clone(), source };
+        std::fs::create_dir_all(directory).map_err(|error| storage(error.into()))?;
+        let database = match Database::builder().set_cache_size(CACHE_BYTES).create(&path) {
+            Ok(database) => database,
+            Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::InUse { path }),
+            Err(error) => return Err(storage(error.into())),
+        };
+        let last = prepare(&database, &path)?;
+        let (tail, tail_receiver) = watch::channel(last);
+        let (jobs, queue) = mpsc::channel(options.queue_appends_max);
+        let database = Arc::new(database);
+        let recent = Arc::new(Recent::default());
+        let writer = Writer::new(Arc::clone(&database), path.clone(), options, clock, last, tail, Arc::clone(&recent));
+        let writer = std::thread::Builder::new()
+            .name("pml-log".to_owned())
+            .spawn(move || writer.run(queue))
+            .map_err(|error| storage(error.into()))?;
+        Ok(Self { database, jobs, tail: tail_receiver, recent, writer: Some(writer) })
+    }
+
+    /// Whether `directory` holds a log.
+    pub fn exists(directory: &Path) -> bool {
+        directory.join(FILE_NAME).exists()
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<T, AppendError>>) -> Job,
+    ) -> BoxFuture<'static, Result<T, AppendError>> {
+        let (reply, answer) = oneshot::channel();
+        match self.jobs.try_send(job(reply)) {
+            Ok(()) => async { answer.await.unwrap_or_else(|gone| Err(AppendError::Indeterminate(gone.into()))) }.boxed(),
+            Err(mpsc::error::TrySendError::Full(_)) => ready(Err(AppendError::Busy)).boxed(),
+            Err(mpsc::error::TrySendError::Closed(_)) => ready(Err(AppendError::Closed)).boxed(),
+        }
+    }
+
+    /// Runs a read on a thread that may block.
+    fn query<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, ReadError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ReadError>> {
+        let database = Arc::clone(&self.database);
+        async move {
+            let done = tokio::task::spawn_blocking(move || read(&database)).await;
+            done.unwrap_or_else(|panicked| Err(ReadError::Storage(panicked.into())))
+        }
+        .boxed()
+    }
+}
+
+impl Drop for RedbLog {
+    fn drop(&mut self) {
+        // Closing the queue ends the writer after what it holds is written.
+        self.jobs = mpsc::channel(1).0;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the log's writer thread had panicked");
+        }
+    }
+}
+
+fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
+    let storage = |error: redb::Error| OpenError::Storage { path: PathBuf::from(path), source: error.into() };
+    let work = || -> Result<(u64, Seq), redb::Error> {
+        let transaction = database.begin_write()?;
+        let (format, last) = {
+            let mut meta = transaction.open_table(META)?;
+            let found = meta.get(FORMAT_KEY)?.map(|format| format.value());
+            if found.is_none() {
+                meta.insert(FORMAT_KEY, FORMAT)?;
+            }
+            transaction.open_table(IDS)?;
+            transaction.open_table(DEAD)?;
+            let last = transaction.open_table(EVENTS)?.last()?.map_or(0, |(seq, _)| seq.value());
+            (found.unwrap_or(FORMAT), Seq(last))
+        };
+        transaction.commit()?;
+        Ok((format, last))
+    };
+    let (found, last) = work().map_err(storage)?;
+    if found > FORMAT {
+        return Err(OpenError::NewerFormat { path: PathBuf::from(path), found, known: FORMAT });
+    }
+    Ok(last)
+}
+
+fn storage(error: impl Into<redb::Error>) -> ReadError {
+    ReadError::Storage(error.into().into())
+}
+
+impl EventLog for RedbLog {
+    fn append(&self, facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
+        self.submit(|reply| Job::Append { facts, reply })
+    }
+
+    fn read(&self, after: Seq, limit: usize) -> BoxFuture<'static, Result<Vec<Record>, ReadError>> {
+        if let Some(records) = self.recent.read(after, limit) {
+            return ready(Ok(records)).boxed();
+        }
+        self.query(move |database| {
+            let mut records = Vec::new();
+            raw::scan(database, after, limit, |seq, bytes| {
+                records.push(stored::decode(seq, bytes).map_err(|source| ReadError::Corrupt { seq, source })?);
+                Ok(())
+            })?;
+            Ok(records)
+        })
+    }
+
+    fn find(&self, id: RecordId) -> BoxFuture<'static, Result<Option<Seq>, ReadError>> {
+        self.query(move |database| {
+            let ids = database.begin_read().map_err(storage)?.open_table(IDS).map_err(storage)?;
+            Ok(ids.get(id.to_bits()).map_err(storage)?.map(|seq| Seq(seq.value())))
+        })
+    }
+
+    fn tail(&self) -> watch::Receiver<Seq> {
+        self.tail.clone()
+    }
+}
+
+impl DeadLetters for RedbLog {
+    fn bury(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>> {
+        self.submit(|reply| Job::Bury { letters, reply })
+    }
+
+    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
+        self.query(move |database| {
+            let dead = database.begin_read().map_err(storage)?.open_table(DEAD).map_err(storage)?;
+            let mut letters = Vec::new();
+            for entry in dead.range(after.saturating_add(1)..).map_err(storage)?.take(limit) {
+                let (number, bytes) = entry.map_err(storage)?;
+                letters
+                    .push(DeadLetter::decode(number.value(), bytes.value()).map_err(|error| ReadError::Storage(error.into()))?);
+            }
+            Ok(letters)
+        })
+    }
+
+    fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
+        self.submit(|reply| Job::Exhume { numbers, reply })
+    }
+}
+
+/// The bare operations, also used by `pml bench` as the floor to compare with.
+pub mod raw {
+    use super::{Database, EVENTS, ReadError, ReadableDatabase, Seq, storage};
+
+    /// Calls `visit` for the stored bytes after `after`, in order, at most `limit` times.
+    pub fn scan(
+        database: &Database,
+        after: Seq,
+        limit: usize,
+        mut visit: impl FnMut(Seq, &[u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let events = database.begin_read().map_err(storage)?.open_table(EVENTS).map_err(storage)?;
+        for entry in events.range(after.0.saturating_add(1)..).map_err(storage)?.take(limit) {
+            let (seq, bytes) = entry.map_err(storage)?;
+            visit(Seq(seq.value()), bytes.value())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! The one writer: takes what waits, commits it once, answers everybody.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::recent::Recent;
+use super::{AppendError, Appended, DEAD, EVENTS, IDS, RedbOptions};
+use crate::clock::Clock;
+use crate::core::event::{NewRecord, Record, stored};
+use crate::core::id::Seq;
+use crate::dead::NewDeadLetter;
+
+/// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
+/// time per commit.
+const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
+
+pub(super) enum Job {
+    Append { facts: Vec<Arc<NewRecord>>, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
+    Bury { letters: Vec<NewDeadLetter>, reply: oneshot::Sender<Result<(), AppendError>> },
+    Exhume { numbers: Vec<u64>, reply: oneshot::Sender<Result<(), AppendError>> },
+}
+
+impl Job {
+    fn size(&self) -> usize {
+        match self {
+            Self::Append { facts, .. } => facts.len(),
+            Self::Bury { letters, .. } => letters.len(),
+            Self::Exhume { numbers, .. } => numbers.len(),
+        }
+    }
+
+    fn fail(self, error: AppendError) {
+        // A caller that stopped waiting does not want the answer.
+        match self {
+            Self::Append { reply, .. } => drop(reply.send(Err(error))),
+            Self::Bury { reply, .. } | Self::Exhume { reply, .. } => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+/// A record and the size of its stored form.
+type Written = (Record, usize);
+
+/// What to tell one caller once the transaction is durable.
+enum Done {
+    Appended(oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>),
+    Changed(oneshot::Sender<Result<(), AppendError>>),
+}
+
+pub(super) struct Writer {
+    database: Arc<Database>,
+    path: PathBuf,
+    options: RedbOptions,
+    clock: Clock,
+    last: Seq,
+    tail: watch::Sender<Seq>,
+    recent: Arc<Recent>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        database: Arc<Database>,
+        path: PathBuf,
+        options: RedbOptions,
+        clock: Clock,
+        last: Seq,
+        tail: watch::Sender<Seq>,
+        recent: Arc<Recent>,
+    ) -> Self {
+        Self { database, path, options, clock, last, tail, recent }
+    }
+
+    /// Ends when every sender is gone and the queue is empty.
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+        while let Some(first) = queue.blocking_recv() {
+            let mut size = first.size();
+            let mut group = vec![first];
+            while size < self.options.group_records_max {
+                let Ok(job) = queue.try_recv() else { break };
+                size += job.size();
+                group.push(job);
+            }
+            self.commit(group);
+        }
+    }
+
+    fn commit(&mut self, group: Vec<Job>) {
+        let mut transaction = match self.database.begin_write() {
+            Ok(transaction) => transaction,
+            Err(error) => return fail_all(group, &error),
+        };
+        let large = std::fs::metadata(&self.path).is_ok_and(|file| file.len() > QUICK_REPAIR_FROM_BYTES);
+        transaction.set_quick_repair(large);
+        let jobs = group.len();
+        let (done, written) = match self.write(&transaction, group) {
+            Ok(written) => written,
+            Err((error, group)) => return fail_all(group, &error),
+        };
+        debug_assert_eq!(done.len(), jobs);
+        if let Err(error) = transaction.commit() {
+            tracing::error!(%error, "commit failed; what it held may or may not be in the log");
+            for done in done {
+                let unknown = AppendError::Indeterminate(error.to_string().into());
+                match done {
+                    Done::Appended(reply, _) => drop(reply.send(Err(unknown))),
+                    Done::Changed(reply) => drop(reply.send(Err(unknown))),
+                }
+            }
+            return;
+        }
+        let last = written.last().map_or(self.last, |(record, _)| record.seq);
+        self.last = last;
+        self.recent.extend(written);
+        self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
+        for done in done {
+            match done {
+                Done::Appended(reply, appended) => drop(reply.send(Ok(appended))),
+                Done::Changed(reply) => drop(reply.send(Ok(()))),
+            }
+        }
+    }
+
+    /// Writes the group into the open transaction. On failure the group comes back, so that everybody can be told.
+    fn write(
+        &self,
+        transaction: &WriteTransaction,
+        group: Vec<Job>,
+    ) -> Result<(Vec<Done>, Vec<Written>), (redb::Error, Vec<Job>)> {
+        let mut written = Vec::new();
+        let mut results = Vec::with_capacity(group.len());
+        let outcome = (|| -> Result<(), redb::Error> {
+            for job in &group {
+                results.push(match job {
+                    Job::Append { facts, .. } => self.append(transaction, facts, &mut written)?,
+                    Job::Bury { letters, .. } => self.bury(transaction, letters)?,
+                    Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
+                });
+            }
+            Ok(())
+        })();
+        if let Err(error) = outcome {
+            return Err((error, group));
+        }
+        let done = group.into_iter().zip(results).map(|(job, appended)| match job {
+            Job::Append { reply, .. } => Done::Appended(reply, appended),
+            Job::Bury { reply, .. } | Job::Exhume { reply, .. } => Done::Changed(reply),
+        });
+        Ok((done.collect(), written))
+    }
+
+    fn append(
+        &self,
+        transaction: &WriteTransaction,
+        facts: &[Arc<NewRecord>],
+        written: &mut Vec<Written>,
+    ) -> Result<Vec<Appended>, redb::Error> {
+        let mut events = transaction.open_table(EVENTS)?;
+        let mut ids = transaction.open_table(IDS)?;
+        let mut appended = Vec::with_capacity(facts.len());
+        for fact in facts {
+            let seq = written.last().map_or(self.last, |(record, _)| record.seq).next();
+            // One walk down the index for the common case: insert, and put back what was there in the rare one.
+            let known = ids.insert(fact.id.to_bits(), seq.0)?.map(|known| known.value());
+            if let Some(known) = known {
+                ids.insert(fact.id.to_bits(), known)?;
+                appended.push(Appended { seq: Seq(known), duplicate: true });
+                continue;
+            }
+            let recorded_at = self.clock.now();
+            let bytes = stored::encode(fact, recorded_at);
+            events.insert(seq.0, bytes.as_slice())?;
+            written.push((Record { seq, recorded_at, fact: Arc::clone(fact) }, bytes.len()));
+            appended.push(Appended { seq, duplicate: false });
+        }
+        Ok(appended)
+    }
+
+    fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, redb::Error> {
+        let mut dead = transaction.open_table(DEAD)?;
+        let mut number = dead.last()?.map_or(0, |(number, _)| number.value());
+        for letter in letters {
+            number += 1;
+            dead.insert(number, letter.encode(self.clock.now()).as_slice())?;
+        }
+        let mut dropped = 0_usize;
+        while dead.len()? > self.options.dead_letters_max as u64 {
+            dead.pop_first()?;
+            dropped += 1;
+        }
+        if dropped > 0 {
+            tracing::warn!(dropped, kept = self.options.dead_letters_max, "dropped the oldest dead letters (dead.letters_max)");
+        }
+        Ok(Vec::new())
+    }
+}
+
+fn exhume(transaction: &WriteTransaction, numbers: &[u64]) -> Result<Vec<Appended>, redb::Error> {
+    let mut dead = transaction.open_table(DEAD)?;
+    for number in numbers {
+        dead.remove(number)?;
+    }
+    Ok(Vec::new())
+}
+
+fn fail_all(group: Vec<Job>, error: &impl std::fmt::Display) {
+    tracing::error!(%error, "nothing of this group was written");
+    for job in group {
+        job.fail(AppendError::Determinate(error.to_string().into()));
+    }
+}
