@@ -18,8 +18,8 @@ pub struct Limits {
     pub open_executions_max: usize,
 }
 
-/// Checks and cleans one event. What comes back is what the log will hold.
-pub fn check(mut record: NewRecord, limits: &Limits) -> Result<NewRecord, Refusal> {
+/// Checks one event and cleans it in place: what remains is what the log will hold.
+pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
     let kind = record.event.kind();
     if !kind.is_publishable() {
         return Err(Refusal::NotPublishable { kind: kind.name() });
@@ -51,7 +51,7 @@ pub fn check(mut record: NewRecord, limits: &Limits) -> Result<NewRecord, Refusa
             unreachable!("kinds that are not publishable were refused above")
         }
     }
-    Ok(record)
+    Ok(())
 }
 
 fn check_step(step: &mut StepFinished, limits: &Limits) -> Result<(), Refusal> {

@@ -96,6 +96,11 @@ impl OpenExecution {
         self.finished.is_some()
     }
 
+    /// The record that started it.
+    pub fn started_by(&self) -> Option<RecordId> {
+        self.started.as_ref().map(|fact| fact.id)
+    }
+
     /// Whether some step was started and has not been reported finished.
     pub fn awaits_steps(&self) -> bool {
         self.steps.iter().any(|step| !step.has_finished())

@@ -55,7 +55,7 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
 /// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
 pub fn from_binary<'a>(
     headers: impl IntoIterator<Item = (&'a str, &'a str)>,
-    body: &'a [u8],
+    body: &[u8],
     now: Timestamp,
 ) -> Result<NewRecord, Refusal> {
     let mut attributes = Attributes::default();
@@ -73,6 +73,21 @@ pub fn from_binary<'a>(
         *slot = Some(Cow::Borrowed(value));
     }
     attributes.into_record(Some(utf8(body, "data")?), now)
+}
+
+/// Puts the two halves of a binary event back into one structured text, whether or not they make sense.
+pub fn join_binary<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>, body: &[u8]) -> Vec<u8> {
+    let mut text = String::from("{");
+    for (name, value) in headers {
+        if let Some(name) = name.strip_prefix(HEADER_PREFIX) {
+            text.push_str(&format!("{}:{},", json!(name), json!(value)));
+        }
+    }
+    let mut bytes = text.into_bytes();
+    bytes.extend_from_slice(b"\"data\":");
+    bytes.extend_from_slice(body);
+    bytes.push(b'}');
+    bytes
 }
 
 impl Attributes<'_> {

@@ -1,0 +1,290 @@
+//! execution: takes what agents publish, decides what is admitted, appends it, and answers only then.
+//!
+//! What waits is decided and appended as one group while the next group gathers: one group is under way at a time, so every
+//! decision rests on what the log holds. An event that refers to something unknown may only have overtaken it; it is held back for
+//! a while (`reorder`) before it is refused. What is refused goes to the dead letters, unless the log already holds that id: then
+//! it is a repeat, and the answer is where the first one stands.
+
+mod group;
+mod reorder;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
+use bytes::Bytes;
+use tokio::sync::{oneshot, watch};
+
+use super::follow::follow;
+use super::graph_sync::Views;
+use super::{Failure, Records};
+use crate::clock::Clock;
+use crate::config;
+use crate::core::event::{Event, NewRecord};
+use crate::core::id::Seq;
+use crate::core::intake::Limits;
+use crate::core::refusal::Refusal;
+use crate::core::trace::OpenExecutions;
+use crate::dead::DeadLetters;
+use crate::failpoint;
+use crate::log::{Appended, SharedLog};
+use crate::metrics::{ByKind, ByReason, Metrics};
+use group::{Group, Settled};
+use reorder::Reorder;
+
+/// Records handled at once when following the log.
+const BATCH_RECORDS_MAX: usize = 4_096;
+
+/// An event that has passed the door it came through, or was refused there.
+#[derive(Debug)]
+pub struct Incoming {
+    pub content: Result<NewRecord, Refusal>,
+    /// As received; without it, a refused event is kept in the form it would have had on the wire.
+    pub original: Option<Bytes>,
+}
+
+/// What became of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// In the log, durably.
+    Accepted { seq: Seq },
+    /// The log held this id already.
+    Duplicate { seq: Seq },
+    /// Not in the log; kept as a dead letter.
+    Refused(Refusal),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// Nothing was taken.
+    #[error("too many events are waiting (execution.queue_events_max); try again in a moment")]
+    Busy,
+    /// Some of it may have been taken. Sending it again, with the same ids, is safe.
+    #[error("the outcome is unknown; send it again with the same ids")]
+    Unknown,
+}
+
+#[derive(Message)]
+#[rtype(result = "Result<Vec<Verdict>, PublishError>")]
+pub(crate) struct Publish {
+    pub(crate) items: Vec<Incoming>,
+    pub(crate) origin: &'static str,
+}
+
+#[derive(Clone)]
+pub(crate) struct ExecutionParts {
+    pub(crate) log: SharedLog,
+    pub(crate) dead: Arc<dyn DeadLetters>,
+    pub(crate) views: Views,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) settings: config::Execution,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Where publishers find the present incarnation.
+    pub(crate) address: watch::Sender<Option<actix::Addr<Execution>>>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// One life of the actor: catches up with the log, then opens its door.
+pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
+    let view = parts.views.current();
+    let mut executions = view.executions.clone();
+    let mut position = view.applied();
+    loop {
+        let records = parts.log.read(position, BATCH_RECORDS_MAX).await?;
+        let Some(last) = records.last() else { break };
+        position = last.seq;
+        for record in &records {
+            executions.apply(&record.fact);
+        }
+    }
+    let (log, stop, address) = (Arc::clone(&parts.log), parts.stop.clone(), parts.address.clone());
+    let actor = Execution::create(|context| {
+        context.set_mailbox_capacity(parts.settings.mailbox);
+        let reorder = Reorder::new(parts.settings.reorder_wait_ms, parts.settings.reorder_events_max);
+        Execution {
+            parts,
+            executions,
+            reorder,
+            queue: VecDeque::new(),
+            requests: BTreeMap::new(),
+            next_request: 0,
+            busy: false,
+        }
+    });
+    address.send_replace(Some(actor.clone()));
+    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, stop).await;
+    address.send_replace(None);
+    ended
+}
+
+pub(crate) struct Execution {
+    parts: ExecutionParts,
+    /// What the log holds about executions, plus what the group under way adds to it.
+    executions: OpenExecutions,
+    reorder: Reorder,
+    queue: VecDeque<Item>,
+    /// Requests that still wait for the verdict on some event.
+    requests: BTreeMap<u64, Request>,
+    next_request: u64,
+    /// A group is under way.
+    busy: bool,
+}
+
+/// One event of a request.
+struct Item {
+    request: u64,
+    index: usize,
+    origin: &'static str,
+    original: Option<Bytes>,
+    content: Result<Arc<NewRecord>, Refusal>,
+}
+
+struct Request {
+    verdicts: Vec<Option<Verdict>>,
+    missing: usize,
+    reply: oneshot::Sender<Result<Vec<Verdict>, PublishError>>,
+}
+
+impl Actor for Execution {
+    type Context = Context<Self>;
+}
+
+impl Handler<Publish> for Execution {
+    type Result = ResponseFuture<Result<Vec<Verdict>, PublishError>>;
+
+    fn handle(&mut self, Publish { items, origin }: Publish, context: &mut Context<Self>) -> Self::Result {
+        failpoint::pass("execution.publish");
+        if items.is_empty() {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        if self.queue.len() + items.len() > self.parts.settings.queue_events_max {
+            self.parts.metrics.busy.inc();
+            return Box::pin(async { Err(PublishError::Busy) });
+        }
+        let (reply, answer) = oneshot::channel();
+        let request = self.next_request;
+        self.next_request += 1;
+        self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply });
+        self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
+            request,
+            index,
+            origin,
+            original: item.original,
+            content: item.content.map(Arc::new),
+        }));
+        self.pump(context);
+        Box::pin(async { answer.await.unwrap_or(Err(PublishError::Unknown)) })
+    }
+}
+
+impl Handler<Records> for Execution {
+    type Result = Result<(), Failure>;
+
+    /// Other writers' records, above all `trace.completed`, and one's own again, which changes nothing. Also the tick that lets
+    /// events stop waiting for what never came.
+    fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
+        for record in &records {
+            self.executions.apply(&record.fact);
+        }
+        self.pump(context);
+        Ok(())
+    }
+}
+
+impl Execution {
+    /// Starts the next group if none is under way: decide, append, bury; `settle` gets the rest done.
+    fn pump(&mut self, context: &mut Context<Self>) {
+        if self.busy {
+            return;
+        }
+        let group = self.decide();
+        if group.is_empty() {
+            return;
+        }
+        self.busy = true;
+        let work = group.write(Arc::clone(&self.parts.log), Arc::clone(&self.parts.dead)).into_actor(self);
+        context.spawn(work.map(|settled, actor, context| match settled {
+            Ok(settled) => {
+                actor.settle(settled);
+                actor.busy = false;
+                actor.pump(context);
+            }
+            Err(failure) => {
+                // What this actor believes about open executions may now be ahead of the log. The next life reads the log;
+                // everybody who waits learns that the outcome is unknown when their request is dropped.
+                tracing::error!(error = &failure as &dyn std::error::Error, "cannot append; starting over from the log");
+                context.stop();
+            }
+        }));
+    }
+
+    /// Pure but for the clock: which of the waiting events are admitted, refused, or held back.
+    fn decide(&mut self) -> Group {
+        let take = self.queue.len().min(group::EVENTS_MAX);
+        let mut group = Group::default();
+        for item in self.queue.drain(..take) {
+            group.decide(item, &mut self.executions, &self.parts.limits);
+        }
+        while let Some(execution) = group.touched.pop_first() {
+            for item in self.reorder.release(&execution) {
+                group.decide(item, &mut self.executions, &self.parts.limits);
+            }
+            group.reconsider(&execution, &mut self.executions, &self.parts.limits);
+        }
+        group.refused.extend(self.reorder.expire(self.parts.clock.now()));
+        group
+    }
+
+    /// After the write: verdicts, and what has to wait.
+    fn settle(&mut self, settled: Settled) {
+        for (item, Appended { seq, duplicate }) in settled.appended {
+            if duplicate {
+                self.undo_phantom(&item);
+            }
+            self.answer(&item, if duplicate { Verdict::Duplicate { seq } } else { Verdict::Accepted { seq } });
+        }
+        for (item, verdict) in settled.refused {
+            self.answer(&item, verdict);
+        }
+        let now = self.parts.clock.now();
+        for (item, refusal) in settled.waiting {
+            self.reorder.hold(item, refusal, now);
+        }
+    }
+
+    /// A start that was admitted and turned out to be a repeat belongs to an execution closed so long ago that it was forgotten:
+    /// it opened nothing.
+    fn undo_phantom(&mut self, item: &Item) {
+        if let Ok(fact) = &item.content
+            && let Event::ExecutionStarted(started) = &fact.event
+        {
+            self.executions.discard(&started.execution);
+        }
+    }
+
+    fn answer(&mut self, item: &Item, verdict: Verdict) {
+        let metrics = &self.parts.metrics;
+        match (&verdict, &item.content) {
+            (Verdict::Accepted { .. }, Ok(fact)) => {
+                metrics.accepted.get_or_create(&ByKind { kind: fact.event.kind().name() }).inc();
+            }
+            (Verdict::Duplicate { .. }, _) => {
+                metrics.duplicate.inc();
+            }
+            (Verdict::Refused(refusal), _) => {
+                metrics.refused.get_or_create(&ByReason { reason: refusal.reason() }).inc();
+            }
+            (Verdict::Accepted { .. }, Err(_)) => unreachable!("a refused event is never appended"),
+        }
+        let request = self.requests.get_mut(&item.request).expect("a request stays until its last verdict");
+        request.verdicts[item.index] = Some(verdict);
+        request.missing -= 1;
+        if request.missing == 0 {
+            let request = self.requests.remove(&item.request).expect("it was just there");
+            let verdicts = request.verdicts.into_iter().map(|verdict| verdict.expect("none is missing")).collect();
+            // Whoever stopped waiting does not want the answer.
+            drop(request.reply.send(Ok(verdicts)));
+        }
+    }
+}

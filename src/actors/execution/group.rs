@@ -1,0 +1,122 @@
+//! A group of events on its way: decided together, appended together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Item, Verdict};
+use crate::actors::Failure;
+use crate::core::event::cloud;
+use crate::core::execution::admit;
+use crate::core::id::{ExecutionId, Seq};
+use crate::core::intake::Limits;
+use crate::core::refusal::Refusal;
+use crate::core::trace::OpenExecutions;
+use crate::dead::{DeadLetters, NewDeadLetter};
+use crate::log::{Appended, SharedLog};
+
+/// Events decided at once.
+pub(super) const EVENTS_MAX: usize = 8_192;
+
+#[derive(Default)]
+pub(super) struct Group {
+    admitted: Vec<Item>,
+    pub(super) refused: Vec<(Item, Refusal)>,
+    /// Refused for something that may still come.
+    waiting: Vec<(Item, Refusal)>,
+    /// Executions that changed, so that what waits for them deserves another look.
+    pub(super) touched: BTreeSet<ExecutionId>,
+}
+
+/// A group after the write.
+pub(super) struct Settled {
+    pub(super) appended: Vec<(Item, Appended)>,
+    pub(super) refused: Vec<(Item, Verdict)>,
+    pub(super) waiting: Vec<(Item, Refusal)>,
+}
+
+impl Group {
+    pub(super) fn is_empty(&self) -> bool {
+        self.admitted.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(super) fn decide(&mut self, item: Item, executions: &mut OpenExecutions, limits: &Limits) {
+        let fact = match &item.content {
+            Ok(fact) => fact,
+            Err(refusal) => {
+                let refusal = refusal.clone();
+                return self.refused.push((item, refusal));
+            }
+        };
+        match admit(executions, &fact.event, limits) {
+            Ok(()) => {
+                if let Some(execution) = fact.event.execution() {
+                    executions.apply(fact);
+                    self.touched.insert(execution.clone());
+                }
+                self.admitted.push(item);
+            }
+            Err(refusal) if refusal.may_heal() => self.waiting.push((item, refusal)),
+            Err(refusal) => self.refused.push((item, refusal)),
+        }
+    }
+
+    /// Decides again what waits for `execution`.
+    pub(super) fn reconsider(&mut self, execution: &ExecutionId, executions: &mut OpenExecutions, limits: &Limits) {
+        let concerned = |(item, _): &mut (Item, Refusal)| item.execution() == Some(execution);
+        let again: Vec<_> = self.waiting.extract_if(.., concerned).collect();
+        for (item, _) in again {
+            self.decide(item, executions, limits);
+        }
+    }
+
+    /// The only write: append what was admitted, then bury what was refused, unless the log turns out to hold it already.
+    pub(super) async fn write(self, log: SharedLog, dead: Arc<dyn DeadLetters>) -> Result<Settled, Failure> {
+        let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
+        let positions = if facts.is_empty() { Vec::new() } else { log.append(facts).await? };
+        let mut refused = Vec::with_capacity(self.refused.len());
+        let mut letters = Vec::new();
+        for (item, refusal) in self.refused {
+            let verdict = match find(&log, &item).await? {
+                Some(seq) => Verdict::Duplicate { seq },
+                None => {
+                    letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
+                    Verdict::Refused(refusal)
+                }
+            };
+            refused.push((item, verdict));
+        }
+        let mut waiting = Vec::new();
+        for (item, refusal) in self.waiting {
+            match find(&log, &item).await? {
+                Some(seq) => refused.push((item, Verdict::Duplicate { seq })),
+                None => waiting.push((item, refusal)),
+            }
+        }
+        if !letters.is_empty() {
+            dead.bury(letters).await?;
+        }
+        Ok(Settled { appended: self.admitted.into_iter().zip(positions).collect(), refused, waiting })
+    }
+}
+
+async fn find(log: &SharedLog, item: &Item) -> Result<Option<Seq>, Failure> {
+    match &item.content {
+        Ok(fact) => Ok(log.find(fact.id).await?),
+        Err(_) => Ok(None),
+    }
+}
+
+impl Item {
+    pub(super) fn execution(&self) -> Option<&ExecutionId> {
+        self.content.as_ref().ok().and_then(|fact| fact.event.execution())
+    }
+
+    /// The bytes to keep of a refused event.
+    fn bytes(&self) -> Vec<u8> {
+        match (&self.original, &self.content) {
+            (Some(bytes), _) => bytes.to_vec(),
+            (None, Ok(fact)) => cloud::to_structured(fact).to_string().into_bytes(),
+            (None, Err(_)) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Feeding an actor from the log: read a batch, hand it over, wait until it is done, and read the next batch meanwhile.
+
+use std::time::Duration;
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, Handler};
+use futures_util::future::join;
+use tokio::sync::watch;
+
+use super::{Failure, Records};
+use crate::core::id::Seq;
+use crate::log::SharedLog;
+
+/// How long the log may be silent before the actor gets a tick.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Runs until `stop` says so (`Ok`) or the actor or the log fails.
+pub(super) async fn follow<A>(
+    log: SharedLog,
+    mut position: Seq,
+    batch_max: usize,
+    actor: Addr<A>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Failure>
+where
+    A: Actor + Handler<Records>,
+    A::Context: ToEnvelope<A, Records>,
+{
+    let mut tail = log.tail();
+    let mut records = log.read(position, batch_max).await?;
+    while !*stop.borrow_and_update() {
+        if records.is_empty() {
+            // Whichever comes first; a tail that moved, a tick and a stop are all handled by the next round.
+            tokio::select! {
+                moved = tail.wait_for(|tail| *tail > position) => {
+                    if moved.is_err() {
+                        return Ok(()); // The log is gone: shutting down.
+                    }
+                }
+                () = tokio::time::sleep(TICK) => {}
+                _ = stop.changed() => {}
+            }
+        }
+        position = records.last().map_or(position, |record| record.seq);
+        let (handled, next) = join(actor.send(Records(records)), log.read(position, batch_max)).await;
+        handled.map_err(|_| Failure::Gone)??;
+        records = next?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! graph-sync: the one owner of the [`State`]. Folds record by record and publishes an immutable view after every batch.
+
+use std::sync::Arc;
+
+use actix::{Actor, Context, Handler, ResponseFuture};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::follow::follow;
+use super::{Failure, Records};
+use crate::bus::{SharedBus, Subjects};
+use crate::core::id::Seq;
+use crate::core::state::{Notice, State};
+use crate::failpoint;
+use crate::log::SharedLog;
+
+/// Readers' side of the state: the newest view, without waiting for the fold.
+#[derive(Clone)]
+pub struct Views(watch::Receiver<Arc<State>>);
+
+impl Views {
+    pub(crate) fn channel() -> (watch::Sender<Arc<State>>, Self) {
+        let (sender, receiver) = watch::channel(Arc::default());
+        (sender, Self(receiver))
+    }
+
+    pub fn current(&self) -> Arc<State> {
+        Arc::clone(&self.0.borrow())
+    }
+
+    /// The first view that holds everything up to `seq`; `None` if the fold stopped before it got there.
+    pub async fn at_least(&self, seq: Seq) -> Option<Arc<State>> {
+        let mut receiver = self.0.clone();
+        let view = receiver.wait_for(|view| view.applied() >= seq).await.ok()?;
+        Some(Arc::clone(&view))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GraphSyncParts {
+    pub(crate) log: SharedLog,
+    pub(crate) views: watch::Sender<Arc<State>>,
+    pub(crate) bus: SharedBus,
+    pub(crate) subjects: Subjects,
+    pub(crate) mailbox: usize,
+    pub(crate) batch_records_max: usize,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// One life of the actor: folds from where the newest view stands.
+pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
+    // A view is a complete fold up to its position, so a new incarnation goes on from there; what the old one had folded without
+    // publishing is folded again.
+    let state = State::clone(&parts.views.borrow());
+    let position = state.applied();
+    let (log, stop, batch_max) = (Arc::clone(&parts.log), parts.stop.clone(), parts.batch_records_max);
+    let actor = GraphSync::create(|context| {
+        context.set_mailbox_capacity(parts.mailbox);
+        GraphSync { state, views: parts.views, bus: parts.bus, subjects: parts.subjects }
+    });
+    follow(log, position, batch_max, actor, stop).await
+}
+
+struct GraphSync {
+    state: State,
+    views: watch::Sender<Arc<State>>,
+    bus: SharedBus,
+    subjects: Subjects,
+}
+
+impl Actor for GraphSync {
+    type Context = Context<Self>;
+}
+
+impl Handler<Records> for GraphSync {
+    type Result = ResponseFuture<Result<(), Failure>>;
+
+    fn handle(&mut self, Records(records): Records, _: &mut Context<Self>) -> Self::Result {
+        let mut notices = Vec::new();
+        for record in &records {
+            failpoint::pass("graph_sync.record");
+            notices.extend(self.state.apply(record).into_iter().map(|notice| (record.seq, notice)));
+        }
+        if !records.is_empty() {
+            self.views.send_replace(Arc::new(self.state.clone()));
+        }
+        let (bus, subjects) = (Arc::clone(&self.bus), self.subjects.clone());
+        Box::pin(async move {
+            for (seq, notice) in notices {
+                let (what, payload) = describe(seq, &notice);
+                // Notices are derived and may be lost: a subscriber that missed one asks for the view.
+                if let Err(error) = bus.publish(subjects.notify(what), payload.to_string().into_bytes().into()).await {
+                    tracing::debug!(%error, what, "notice not published");
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn describe(seq: Seq, notice: &Notice) -> (&'static str, serde_json::Value) {
+    match notice {
+        Notice::CapabilityLearned { capability } => {
+            ("capability_learned", json!({"capability": capability.to_string(), "based_on_seq": seq.0}))
+        }
+        Notice::EdgePromoted { from, to, kind } => (
+            "edge_promoted",
+            json!({"from": from.to_string(), "to": to.to_string(), "kind": kind.name(), "based_on_seq": seq.0}),
+        ),
+    }
+}

@@ -1,0 +1,37 @@
+//! The actors: thin shells around the pure core, one file each.
+//!
+//! | actor | hears | decides with | writes |
+//! |---|---|---|---|
+//! | [`execution`] | HTTP, the in-process client | `core::execution::admit` | what agents publish, dead letters |
+//! | [`trace`] | the log | `core::trace` | `trace.completed` |
+//! | [`graph_sync`] | the log | `core::state` | views for readers, `notify.*` on the bus |
+//!
+//! Each lives on an arbiter of its own. `follow` feeds an actor from the log, batch by batch, with back-pressure; `supervisor` builds
+//! it anew, from a view and the log, when it is gone. So no actor may hold anything that is not in the log.
+
+pub mod execution;
+mod follow;
+pub(crate) mod graph_sync;
+pub(crate) mod supervisor;
+pub(crate) mod trace;
+
+use actix::Message;
+
+use crate::core::event::Record;
+use crate::log::{AppendError, ReadError};
+
+/// Records from the log, in order. An empty batch is a tick: nothing came for a while.
+#[derive(Message)]
+#[rtype(result = "Result<(), Failure>")]
+pub(crate) struct Records(pub(crate) Vec<Record>);
+
+/// Why an actor has to be built anew.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("the actor is gone; it panicked or stopped itself")]
+    Gone,
+    #[error("cannot append")]
+    Append(#[from] AppendError),
+    #[error("cannot read")]
+    Read(#[from] ReadError),
+}

@@ -1,0 +1,61 @@
+//! Keeping actors alive. actix does not restart an actor that panicked, so this does: it runs the actor together with what feeds
+//! it, and when that ends without being asked to, builds both anew from the log.
+
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use super::Failure;
+use crate::metrics::{ByActor, Metrics};
+use std::sync::Arc;
+
+/// Waits between restarts: short at first, because most failures are gone after one; bounded, because some are not.
+const BACKOFF_FIRST: Duration = Duration::from_millis(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Runs `incarnation` on `arbiter` again and again until `stop`. The receiver resolves when it has ended for good.
+pub(crate) fn supervise<F, R>(
+    name: &'static str,
+    arbiter: &actix_rt::ArbiterHandle,
+    metrics: Arc<Metrics>,
+    stop: watch::Receiver<bool>,
+    incarnation: F,
+) -> oneshot::Receiver<()>
+where
+    F: Fn() -> R + Send + 'static,
+    R: Future<Output = Result<(), Failure>> + 'static,
+{
+    let (ended, end) = oneshot::channel();
+    let spawned = arbiter.spawn_fn(move || {
+        actix_rt::spawn(async move {
+            let mut stop = stop;
+            let mut backoff = BACKOFF_FIRST;
+            while !*stop.borrow() {
+                match incarnation().await {
+                    Ok(()) => backoff = BACKOFF_FIRST,
+                    Err(failure) if *stop.borrow() => {
+                        tracing::debug!(actor = name, error = &failure as &dyn std::error::Error, "actor ended while stopping");
+                    }
+                    Err(failure) => {
+                        tracing::error!(
+                            actor = name,
+                            error = &failure as &dyn std::error::Error,
+                            "actor failed; rebuilding it from the log"
+                        );
+                        metrics.restarts.get_or_create(&ByActor { actor: name }).inc();
+                        tokio::select! {
+                            () = tokio::time::sleep(backoff) => {}
+                            _ = stop.changed() => {}
+                        }
+                        backoff = (backoff * 2).min(BACKOFF_MAX);
+                    }
+                }
+            }
+            drop(ended);
+        });
+    });
+    if !spawned {
+        tracing::error!(actor = name, "the arbiter is gone");
+    }
+    end
+}

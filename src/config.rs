@@ -1,0 +1,283 @@
+//! Configuration: one struct per component, defaults in one file (`config/pml.toml`, compiled in), overrides from a file and from
+//! the environment. No other file reads settings.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::core::intake::Limits;
+
+/// The defaults, with every key and its meaning.
+pub const DEFAULTS: &str = include_str!("../config/pml.toml");
+
+const ENV_PREFIX: &str = "PML__";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{origin}: {problem}")]
+    Invalid { origin: String, problem: String },
+    #[error("{key}: {problem}")]
+    Value { key: &'static str, problem: String },
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub workspace: String,
+    pub data_dir: PathBuf,
+    pub http: Http,
+    pub limits: LimitKeys,
+    pub log: Log,
+    pub dead: Dead,
+    pub execution: Execution,
+    pub trace: Trace,
+    pub graph_sync: GraphSync,
+    pub bus: Bus,
+    pub templates: Templates,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    pub workers: usize,
+    pub body_bytes_max: usize,
+    pub batch_events_max: usize,
+    pub streams_max: usize,
+    pub keys: Vec<ApiKey>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKey {
+    pub name: String,
+    /// Hexadecimal BLAKE3 of the key.
+    pub hash: String,
+    pub scopes: Vec<Scope>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    Publish,
+    Query,
+    Admin,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitKeys {
+    pub intent_bytes_max: usize,
+    pub text_bytes_max: usize,
+    pub json_bytes_max: usize,
+    pub string_bytes_max: usize,
+    pub steps_max: usize,
+    pub open_executions_max: usize,
+}
+
+impl From<&LimitKeys> for Limits {
+    fn from(keys: &LimitKeys) -> Self {
+        Self {
+            intent_bytes_max: keys.intent_bytes_max,
+            text_bytes_max: keys.text_bytes_max,
+            json_bytes_max: keys.json_bytes_max,
+            string_bytes_max: keys.string_bytes_max,
+            steps_max: keys.steps_max,
+            open_executions_max: keys.open_executions_max,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    pub group_records_max: usize,
+    pub queue_appends_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dead {
+    pub letters_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Execution {
+    pub mailbox: usize,
+    pub queue_events_max: usize,
+    pub reorder_wait_ms: u64,
+    pub reorder_events_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    pub mailbox: usize,
+    pub settle_ms: u64,
+    pub late_ms: u64,
+    pub abandon_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphSync {
+    pub mailbox: usize,
+    pub batch_records_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bus {
+    pub subscriber_queue_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Templates {
+    pub path: String,
+}
+
+impl Config {
+    /// The defaults, overridden by `file` if given, overridden by `PML__SECTION__KEY` from `environment`.
+    pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+            let origin = path.display().to_string();
+            let overrides: Table = text.parse().map_err(|error: toml::de::Error| invalid(&origin, error.message()))?;
+            merge(&mut table, overrides);
+        }
+        for (name, value) in environment {
+            if let Some(path) = name.strip_prefix(ENV_PREFIX) {
+                merge(&mut table, nested(&path.to_lowercase(), &value).ok_or_else(|| invalid(&name, "names no key"))?);
+            }
+        }
+        let origin = file.map_or_else(|| "configuration".to_owned(), |path| path.display().to_string());
+        let config: Self =
+            Value::Table(table).try_into().map_err(|error: toml::de::Error| invalid(&origin, error.to_string().trim()))?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("http.workers", self.http.workers),
+            ("http.body_bytes_max", self.http.body_bytes_max),
+            ("http.batch_events_max", self.http.batch_events_max),
+            ("limits.steps_max", self.limits.steps_max),
+            ("limits.open_executions_max", self.limits.open_executions_max),
+            ("log.group_records_max", self.log.group_records_max),
+            ("log.queue_appends_max", self.log.queue_appends_max),
+            ("execution.mailbox", self.execution.mailbox),
+            ("execution.queue_events_max", self.execution.queue_events_max),
+            ("trace.mailbox", self.trace.mailbox),
+            ("graph_sync.mailbox", self.graph_sync.mailbox),
+            ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
+            ("bus.subscriber_queue_max", self.bus.subscriber_queue_max),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
+        }
+        // A structure's data flow is kept as pairs of 16-bit positions.
+        if self.limits.steps_max > usize::from(u16::MAX) {
+            return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
+        }
+        if self.execution.queue_events_max < self.http.batch_events_max {
+            let problem = "must be at least http.batch_events_max, or full batches could never be taken".to_owned();
+            return Err(ConfigError::Value { key: "execution.queue_events_max", problem });
+        }
+        if !self.http.listen.ip().is_loopback() && self.http.keys.is_empty() {
+            let problem = format!("{} is not a loopback address; make an API key with `pml key` first", self.http.listen);
+            return Err(ConfigError::Value { key: "http.listen", problem });
+        }
+        for key in &self.http.keys {
+            if blake3::Hash::from_hex(&key.hash).is_err() {
+                let problem = format!("hash of '{}' is not 64 hexadecimal digits; `pml key` prints it", key.name);
+                return Err(ConfigError::Value { key: "http.keys", problem });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn invalid(origin: &str, problem: impl ToString) -> ConfigError {
+    ConfigError::Invalid { origin: origin.to_owned(), problem: problem.to_string() }
+}
+
+fn merge(base: &mut Table, overrides: Table) {
+    for (key, value) in overrides {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(overrides)) => merge(base, overrides),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// `section__key` and a value as nested tables. A value that is not TOML by itself is a string.
+fn nested(path: &str, value: &str) -> Option<Table> {
+    let (first, rest) = path.split_once("__").map_or((path, None), |(first, rest)| (first, Some(rest)));
+    if first.is_empty() {
+        return None;
+    }
+    let inner = match rest {
+        Some(rest) => Value::Table(nested(rest, value)?),
+        None => {
+            let parsed: Option<Table> = format!("value = {value}").parse().ok();
+            parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(value.to_owned()))
+        }
+    };
+    Some(Table::from_iter([(first.to_owned(), inner)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_env(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::load(None, pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    fn check_refused(pairs: &[(&str, &str)], expected: &str) {
+        let error = from_env(pairs).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn the_shipped_file_holds_every_key() {
+        let config = from_env(&[]).unwrap();
+        assert_eq!(config.http.listen.to_string(), "127.0.0.1:8080");
+    }
+
+    #[test]
+    fn the_environment_overrides_with_toml_values_or_plain_text() {
+        let config = from_env(&[
+            ("PML__TRACE__SETTLE_MS", "7"),
+            ("PML__WORKSPACE", "lab"),
+            ("PML__DATA_DIR", "/tmp/x y"),
+            ("PATH", "/bin"),
+        ])
+        .unwrap();
+        assert_eq!((config.trace.settle_ms, config.workspace.as_str()), (7, "lab"));
+        assert_eq!(config.data_dir, Path::new("/tmp/x y"));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_key() {
+        check_refused(&[("PML__TRACE__SETLE_MS", "7")], "setle_ms");
+        check_refused(&[("PML__HTTP__WORKERS", "0")], "http.workers: must be at least 1");
+        check_refused(&[("PML__HTTP__LISTEN", "0.0.0.0:80")], "http.listen: 0.0.0.0:80 is not a loopback address");
+        check_refused(&[("PML__LIMITS__STEPS_MAX", "70000")], "limits.steps_max: must be at most 65535");
+        check_refused(&[("PML__HTTP__KEYS", "[{name = 'a', hash = 'b', scopes = ['query']}]")], "hash of 'a'");
+    }
+}

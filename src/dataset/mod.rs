@@ -1,0 +1,175 @@
+//! Dataset directories: `tools.jsonl`, `traces_train.jsonl`, `traces_test.jsonl`. What `pml import` reads, `pml export` writes and
+//! the demo ships. Imported traces take the ordinary way: they become events that are published like any agent's.
+
+mod export;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::core::event::{Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, ToolRegistered};
+use crate::core::id::{RecordId, ToolId};
+use crate::core::time::Timestamp;
+
+pub use export::{Exported, Exporter};
+
+pub const TOOLS: &str = "tools.jsonl";
+pub const TRAIN: &str = "traces_train.jsonl";
+pub const TEST: &str = "traces_test.jsonl";
+
+const DEMO_TOOLS: &str = include_str!("../../demo/ultratool/tools.jsonl");
+const DEMO_TRAIN: &str = include_str!("../../demo/ultratool/traces_train.jsonl");
+
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    #[error("cannot read {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{file} line {line}: {problem}")]
+    Line { file: String, line: usize, problem: String },
+}
+
+/// One line of `tools.jsonl`. Members beyond these are the dataset's own and are ignored.
+#[derive(Deserialize, Serialize)]
+pub struct ToolLine {
+    tool_id: String,
+    server_id: String,
+    name: String,
+    description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Box<RawValue>>,
+}
+
+/// One line of a traces file.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct TraceLine {
+    pub trace_id: String,
+    intent: String,
+    steps: Vec<StepLine>,
+    success: bool,
+}
+
+#[derive(Clone, Deserialize, Serialize)]
+struct StepLine {
+    id: String,
+    tool_id: String,
+    depends_on: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    success: Option<bool>,
+}
+
+/// Tools and traces, ready to become events.
+pub struct Dataset {
+    pub tools: Vec<NewRecord>,
+    pub traces: Vec<TraceLine>,
+}
+
+impl Dataset {
+    /// Reads `tools.jsonl` and the traces file called `traces` in `directory`.
+    pub fn load(directory: &Path, traces: &str, now: Timestamp) -> Result<Self, DatasetError> {
+        let read = |file: &str| {
+            let path = directory.join(file);
+            std::fs::read_to_string(&path).map_err(|source| DatasetError::Read { path, source })
+        };
+        Self::parse(&read(TOOLS)?, &read(traces)?, traces, now)
+    }
+
+    /// The traces shipped with the program.
+    pub fn demo(now: Timestamp) -> Self {
+        Self::parse(DEMO_TOOLS, DEMO_TRAIN, TRAIN, now).expect("the shipped traces are well-formed")
+    }
+
+    fn parse(tools: &str, traces: &str, traces_file: &str, now: Timestamp) -> Result<Self, DatasetError> {
+        let tools = lines(TOOLS, tools)?
+            .into_iter()
+            .map(|(line, tool): (usize, ToolLine)| tool.into_event(now).map_err(|problem| broken(TOOLS, line, problem)))
+            .collect::<Result<_, _>>()?;
+        let traces: Vec<TraceLine> = lines(traces_file, traces)?
+            .into_iter()
+            .map(|(line, trace): (usize, TraceLine)| {
+                // Ids are checked here, where the line is known, so that becoming events cannot fail later.
+                trace.events(now).map(|_| trace).map_err(|problem| broken(traces_file, line, problem))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { tools, traces })
+    }
+}
+
+fn broken(file: &str, line: usize, problem: impl ToString) -> DatasetError {
+    DatasetError::Line { file: file.to_owned(), line, problem: problem.to_string() }
+}
+
+fn lines<T: for<'a> Deserialize<'a>>(file: &str, text: &str) -> Result<Vec<(usize, T)>, DatasetError> {
+    let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.trim().is_empty());
+    numbered.map(|(at, line)| Ok((at, serde_json::from_str(line).map_err(|error| broken(file, at, error))?))).collect()
+}
+
+/// Ids follow from the content's name, not from when it is imported: importing twice changes nothing.
+fn record(parts: &[&str], time: Timestamp, event: Event) -> NewRecord {
+    let id = RecordId::derived(Timestamp::from_micros(0), parts);
+    NewRecord { id, time, source: "pml/import".into(), causation: None, event }
+}
+
+impl ToolLine {
+    fn into_event(self, now: Timestamp) -> Result<NewRecord, String> {
+        let tool: ToolId = self.tool_id.parse().map_err(|error| format!("tool_id: {error}"))?;
+        let registered = ToolRegistered {
+            name: self.name,
+            description: self.description,
+            input_schema: self.input_schema.map(|schema| Json::from_valid(schema.get())),
+            output_schema: None,
+            annotations: None,
+            tool,
+        };
+        // A tool may be described again, so the description is part of the identity.
+        let description = registered.description.clone();
+        Ok(record(&["tool", &self.tool_id, &description], now, Event::ToolRegistered(registered)))
+    }
+}
+
+impl TraceLine {
+    /// The events an agent would have published, one microsecond apart from `start`.
+    pub fn events(&self, start: Timestamp) -> Result<Vec<NewRecord>, String> {
+        let execution: crate::core::id::ExecutionId = self.trace_id.parse().map_err(|error| format!("trace_id: {error}"))?;
+        let id = self.trace_id.as_str();
+        let mut events = Vec::with_capacity(self.steps.len() + 2);
+        let started = ExecutionStarted {
+            execution: execution.clone(),
+            intent: self.intent.clone(),
+            session: None,
+            agent: None,
+            parent: None,
+        };
+        events.push(record(&["started", id], start, Event::ExecutionStarted(started)));
+        let mut time = start;
+        for step in &self.steps {
+            time = time.plus_micros(1);
+            let depends_on = step.depends_on.iter().map(|on| on.parse());
+            let finished = StepFinished {
+                execution: execution.clone(),
+                step: step.id.parse().map_err(|error| format!("steps.id: {error}"))?,
+                tool: step.tool_id.parse().map_err(|error| format!("steps.tool_id: {error}"))?,
+                depends_on: depends_on.collect::<Result<_, _>>().map_err(|error| format!("steps.depends_on: {error}"))?,
+                success: step.success.unwrap_or(true),
+                duration_ms: None,
+                error_kind: None,
+                arguments: None,
+                result_summary: None,
+            };
+            events.push(record(&["step", id, &step.id], time, Event::StepFinished(finished)));
+        }
+        let finished = ExecutionFinished { execution, success: self.success, error: None, code: None };
+        events.push(record(&["finished", id], time.plus_micros(1), Event::ExecutionFinished(finished)));
+        Ok(events)
+    }
+
+    /// The same trace under another name: the same procedure run once more.
+    #[must_use]
+    pub fn renamed(&self, trace_id: String) -> Self {
+        Self { trace_id, ..self.clone() }
+    }
+}

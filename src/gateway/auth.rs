@@ -1,0 +1,112 @@
+//! Who may come in. With keys configured, a bearer key with the right scope; without, anybody on this machine, but not web pages
+//! that this machine's browser happens to show.
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use actix_web::http::{Method, Uri};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+
+use super::Gateway;
+use super::error::ApiError;
+use crate::clock::entropy;
+use crate::config::{ApiKey, Scope};
+
+const KEY_PREFIX: &str = "pml_";
+
+/// A fresh API key: 256 bits from the operating system.
+pub fn new_key() -> String {
+    format!("{KEY_PREFIX}{:032x}{:032x}", entropy(), entropy())
+}
+
+/// What the configuration holds instead of the key. Keys are random, so one fast hash is enough.
+pub fn hash_key(key: &str) -> String {
+    blake3::hash(key.as_bytes()).to_hex().to_string()
+}
+
+/// The scope a request needs, `None` if anybody may ask.
+fn needed(method: &Method, path: &str) -> Option<Scope> {
+    match path {
+        "/healthz" | "/readyz" | "/openapi.json" => None,
+        "/v1/events" if method == Method::POST => Some(Scope::Publish),
+        path if path.starts_with("/v1/dead") => Some(Scope::Admin),
+        _ => Some(Scope::Query),
+    }
+}
+
+pub(super) async fn check(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
+    let gateway = request.app_data::<Data<Gateway>>().expect("the gateway is part of the app");
+    let keys = &gateway.settings.keys;
+    if keys.is_empty() {
+        check_local(&request)?;
+    } else if let Some(scope) = needed(request.method(), request.path()) {
+        check_key(keys, bearer(&request), scope)?;
+    }
+    next.call(request).await
+}
+
+fn bearer(request: &ServiceRequest) -> Option<&str> {
+    let (scheme, key) = request.headers().get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+fn check_key(keys: &[ApiKey], given: Option<&str>, scope: Scope) -> Result<(), ApiError> {
+    let given = blake3::hash(given.ok_or(ApiError::NoKey)?.as_bytes());
+    // Comparing two `blake3::Hash`es takes the same time wherever they differ.
+    let matches = |key: &&ApiKey| blake3::Hash::from_hex(&key.hash).is_ok_and(|hash| hash == given);
+    let key = keys.iter().find(matches).ok_or(ApiError::UnknownKey)?;
+    let granted = key.scopes.contains(&scope) || key.scopes.contains(&Scope::Admin);
+    if granted { Ok(()) } else { Err(ApiError::Scope(scope)) }
+}
+
+/// A page in a browser can send requests to the loopback address; its origin, or the name it was made to resolve, gives it away.
+fn check_local(request: &ServiceRequest) -> Result<(), ApiError> {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    if header(HOST).is_some_and(|host| !is_local(host)) {
+        return Err(ApiError::ForeignHost("host"));
+    }
+    let origin_host = |origin: &str| origin.parse::<Uri>().ok().and_then(|uri| uri.authority().map(ToString::to_string));
+    if header(ORIGIN).is_some_and(|origin| !origin_host(origin).is_some_and(|host| is_local(&host))) {
+        return Err(ApiError::ForeignHost("origin"));
+    }
+    Ok(())
+}
+
+fn is_local(host: &str) -> bool {
+    let name =
+        if host.starts_with('[') { host.split(']').next().unwrap_or(host) } else { host.split(':').next().unwrap_or(host) };
+    let address = name.trim_start_matches('[').parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "127.9.9.9"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:8080", "10.0.0.1", "[2001:db8::1]:80", ""] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_key_opens_its_scopes_and_admin_opens_all() {
+        let key = |scopes: &[Scope]| ApiKey { name: "k".into(), hash: hash_key("pml_x"), scopes: scopes.to_vec() };
+        assert!(check_key(&[key(&[Scope::Query])], Some("pml_x"), Scope::Query).is_ok());
+        assert!(check_key(&[key(&[Scope::Admin])], Some("pml_x"), Scope::Publish).is_ok());
+        assert!(matches!(
+            check_key(&[key(&[Scope::Query])], Some("pml_x"), Scope::Publish),
+            Err(ApiError::Scope(Scope::Publish))
+        ));
+        assert!(matches!(check_key(&[key(&[Scope::Query])], Some("pml_y"), Scope::Query), Err(ApiError::UnknownKey)));
+        assert!(matches!(check_key(&[key(&[Scope::Query])], None, Scope::Query), Err(ApiError::NoKey)));
+    }
+}

@@ -1,0 +1,92 @@
+//! One table from what went wrong to what HTTP says about it.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpRequest, HttpResponse, ResponseError};
+use serde_json::json;
+
+use crate::actors::execution::PublishError;
+use crate::config::Scope;
+use crate::log::ReadError;
+use crate::publisher::RedriveError;
+
+/// Seconds after which a client that met back-pressure should try again.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("{field}: {problem}")]
+    BadRequest { field: &'static str, problem: String },
+    #[error("an API key is needed: send Authorization: Bearer KEY")]
+    NoKey,
+    #[error("the API key is not known")]
+    UnknownKey,
+    #[error("the API key lacks the scope '{}'", scope_name(*.0))]
+    Scope(Scope),
+    #[error("{0}: requests from web pages and for other hosts are refused while no API keys are configured")]
+    ForeignHost(&'static str),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("body: is larger than {max} bytes (http.body_bytes_max)")]
+    BodyTooLarge { max: usize },
+    #[error("events: has {count} entries, the limit is {max} (http.batch_events_max); nothing was taken")]
+    BatchTooLarge { count: usize, max: usize },
+    #[error("{max} event streams are open, the limit (http.streams_max)")]
+    TooManyStreams { max: usize },
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error("cannot read the log")]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Redrive(#[from] RedriveError),
+}
+
+fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Publish => "publish",
+        Scope::Query => "query",
+        Scope::Admin => "admin",
+    }
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        match self {
+            Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
+            Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
+            Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooManyStreams { .. }
+            | Self::Publish(PublishError::Busy)
+            | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Publish(PublishError::Unknown) | Self::Redrive(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Read(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let status = self.status_code();
+        if status.is_server_error() {
+            tracing::error!(error = self as &dyn std::error::Error, "request failed");
+        }
+        let mut response = HttpResponse::build(status);
+        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+            response.insert_header((RETRY_AFTER, RETRY_AFTER_SECONDS.to_string()));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.insert_header((WWW_AUTHENTICATE, "Bearer"));
+        }
+        response.json(json!({"error": self.to_string()}))
+    }
+}
+
+/// `Retry-After` for answers that are built elsewhere.
+pub(crate) fn retry_after() -> (&'static str, String) {
+    ("retry-after", RETRY_AFTER_SECONDS.to_string())
+}
+
+#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
+pub(crate) async fn no_such_route(request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    Err(ApiError::NotFound(format!("no such resource: {} {}; GET /openapi.json lists them", request.method(), request.path())))
+}

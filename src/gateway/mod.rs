@@ -1,0 +1,82 @@
+//! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the routes.
+//! Readers are answered from the newest view and never wait for an actor.
+
+mod auth;
+mod dead;
+mod dto;
+mod error;
+mod openapi;
+mod publish;
+mod read;
+mod stream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use actix_web::middleware::from_fn;
+use actix_web::{App, HttpServer, web};
+
+use crate::actors::graph_sync::Views;
+use crate::clock::Clock;
+use crate::config;
+use crate::dead::DeadLetters;
+use crate::log::SharedLog;
+use crate::metrics::Metrics;
+use crate::publisher::Publisher;
+use crate::runtime::Runtime;
+
+pub use auth::{hash_key, new_key};
+
+/// What the routes work with.
+pub(crate) struct Gateway {
+    publisher: Publisher,
+    views: Views,
+    log: SharedLog,
+    dead: Arc<dyn DeadLetters>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    settings: config::Http,
+}
+
+/// Binds the configured address and serves until the returned server is stopped. The address is the one bound, also for port 0.
+pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(actix_web::dev::Server, SocketAddr)> {
+    let gateway = web::Data::new(Gateway {
+        publisher: runtime.publisher.clone(),
+        views: runtime.views.clone(),
+        log: Arc::clone(&runtime.log),
+        dead: Arc::clone(&runtime.dead),
+        metrics: Arc::clone(&runtime.metrics),
+        clock: runtime.clock.clone(),
+        settings: settings.clone(),
+    });
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(gateway.clone())
+            .wrap(from_fn(auth::check))
+            .configure(routes)
+            .default_service(web::to(error::no_such_route))
+    })
+    .workers(settings.workers)
+    .disable_signals()
+    .shutdown_timeout(5)
+    .bind(settings.listen)?;
+    let address = server.addrs()[0];
+    Ok((server.run(), address))
+}
+
+fn routes(app: &mut web::ServiceConfig) {
+    app.service(
+        web::resource("/v1/events").route(web::post().to(publish::post_events)).route(web::get().to(stream::get_events)),
+    )
+    .route("/v1/tools", web::get().to(read::tools))
+    .route("/v1/capabilities", web::get().to(read::capabilities))
+    .route("/v1/graph", web::get().to(read::graph))
+    .route("/v1/traces/{execution}", web::get().to(read::trace))
+    .route("/v1/state", web::get().to(read::state))
+    .route("/v1/dead", web::get().to(dead::list))
+    .route("/v1/dead/redrive", web::post().to(dead::redrive))
+    .route("/healthz", web::get().to(read::healthz))
+    .route("/readyz", web::get().to(read::readyz))
+    .route("/metrics", web::get().to(read::metrics))
+    .route("/openapi.json", web::get().to(openapi::serve));
+}

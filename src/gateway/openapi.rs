@@ -1,0 +1,133 @@
+//! `GET /openapi.json`: the HTTP interface described for programs. Event schemas are the generated ones.
+
+use actix_web::HttpResponse;
+use serde_json::{Value, json};
+
+use crate::core::event::{Kind, schema};
+
+#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
+pub(super) async fn serve() -> HttpResponse {
+    HttpResponse::Ok().json(document())
+}
+
+fn document() -> Value {
+    let publishable = Kind::ALL.into_iter().filter(|kind| kind.is_publishable());
+    let schemas: Value = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), schema::of(kind))).collect();
+    let kinds: Vec<String> = publishable.map(|kind| format!("pml.{kind}")).collect();
+    let mut components = json!({
+        "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Needed only where API keys are configured."}},
+        "schemas": schemas,
+    });
+    components["schemas"]["CloudEvent"] = cloud_event(&kinds);
+    components["schemas"]["Error"] =
+        json!({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]});
+    components["schemas"]["PublishAnswer"] = publish_answer();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "pml", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Procedural memory for AI agents: publish what was done, ask what is known.",
+            "license": {"name": "MIT OR Apache-2.0"},
+        },
+        "security": [{}, {"key": []}],
+        "paths": paths(),
+        "components": components,
+    })
+}
+
+fn cloud_event(kinds: &[String]) -> Value {
+    json!({
+        "type": "object",
+        "required": ["specversion", "id", "source", "type", "data"],
+        "properties": {
+            "specversion": {"const": "1.0"},
+            "id": {"type": "string", "description": "A ULID or a UUIDv7; the same id twice is one event."},
+            "source": {"type": "string"},
+            "type": {"enum": kinds},
+            "time": {"type": "string", "format": "date-time"},
+            "dataschema": {"type": "string", "description": "urn:pml:<kind>/v<version>; the current version if left out."},
+            "causation": {"type": "string", "description": "Id of the event that caused this one."},
+            "data": {"type": "object", "description": "By the schema of the kind, below."},
+        },
+    })
+}
+
+fn publish_answer() -> Value {
+    let refusal = json!({
+        "type": "object", "required": ["reason", "field", "message"],
+        "properties": {"reason": {"type": "string"}, "field": {"type": "string"}, "message": {"type": "string"}},
+    });
+    let result = json!({
+        "type": "object", "required": ["status"],
+        "properties": {
+            "id": {"type": "string"}, "status": {"enum": ["accepted", "duplicate", "refused"]}, "seq": {"type": "integer"}, "error": refusal,
+        },
+    });
+    json!({
+        "type": "object", "required": ["accepted", "duplicate", "refused", "results"],
+        "properties": {
+            "accepted": {"type": "integer"}, "duplicate": {"type": "integer"}, "refused": {"type": "integer"},
+            "results": {"type": "array", "items": result},
+        },
+    })
+}
+
+fn paths() -> Value {
+    let event = json!({"$ref": "#/components/schemas/CloudEvent"});
+    let answered = |description: &str| json!({"description": description, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PublishAnswer"}}}});
+    let post_events = json!({
+        "summary": "Publish one event, a batch, or one event per line",
+        "requestBody": {"required": true, "content": {
+            "application/cloudevents+json": {"schema": event},
+            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": event}},
+            "application/x-ndjson": {"schema": {"type": "string"}},
+        }},
+        "responses": {
+            "202": answered("At least one event is in the log; each has its own result"),
+            "400": answered("Every event was refused"),
+            "413": failed("Body or batch too large; nothing was taken"),
+            "429": failed("Too much is waiting; see Retry-After"),
+            "503": failed("The outcome is unknown; send it again with the same ids"),
+        },
+    });
+    let after = parameter("after", "query", "string", "Continue after this id");
+    let limit = parameter("limit", "query", "integer", "Entries wanted, at most 1000");
+    json!({
+        "/v1/events": {
+            "post": post_events,
+            "get": get("The log as server-sent events (Accept: text/event-stream) or NDJSON", &[
+                parameter("from", "query", "integer", "First position wanted"),
+                parameter("Last-Event-ID", "header", "integer", "Position of the last event received"),
+            ]),
+        },
+        "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
+        "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
+        "/v1/graph": {"get": get("Typed edges, the strongest first", &[limit.clone(), parameter("kind", "query", "string", "Only edges of this kind")])},
+        "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
+        "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
+        "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
+        "/v1/dead/redrive": {"post": {
+            "summary": "Send refused events through the door again",
+            "requestBody": {"required": true, "content": {"application/json": {"schema": {
+                "type": "object", "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}},
+            }}}},
+            "responses": {"200": answered("One result per letter; ids are letter numbers")},
+        }},
+        "/healthz": {"get": get("The process runs", &[])},
+        "/readyz": {"get": get("Events are taken; how far the fold is behind", &[])},
+        "/metrics": {"get": get("Prometheus metrics", &[])},
+        "/openapi.json": {"get": get("This document", &[])},
+    })
+}
+
+fn parameter(name: &str, place: &str, kind: &str, description: &str) -> Value {
+    json!({"name": name, "in": place, "required": place == "path", "description": description, "schema": {"type": kind}})
+}
+
+fn failed(description: &str) -> Value {
+    json!({"description": description, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}})
+}
+
+fn get(summary: &str, parameters: &[Value]) -> Value {
+    json!({"summary": summary, "parameters": parameters, "responses": {"200": {"description": "Found"}, "4XX": failed("Not answered, and why")}})
+}

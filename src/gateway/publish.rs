@@ -1,0 +1,124 @@
+//! `POST /v1/events`: one CloudEvent, a batch, or one per line; each gets its own answer.
+
+use actix_web::http::header::CONTENT_TYPE;
+use actix_web::web::{Bytes, BytesMut, Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::StreamExt;
+use serde_json::value::RawValue;
+
+use super::Gateway;
+use super::dto::PublishAnswer;
+use super::error::{ApiError, retry_after};
+use crate::actors::execution::{Incoming, Verdict};
+use crate::core::event::{NewRecord, cloud};
+use crate::core::intake;
+use crate::core::refusal::Refusal;
+
+const ORIGIN: &str = "http";
+/// How much of an oversized body is read and thrown away, so that the client gets to read the answer.
+const DRAIN_BYTES_MAX: usize = 64 << 20;
+
+pub(super) async fn post_events(
+    request: HttpRequest,
+    payload: Payload,
+    gateway: Data<Gateway>,
+) -> Result<HttpResponse, ApiError> {
+    let body = read_body(payload, gateway.settings.body_bytes_max).await?;
+    let items = read_events(&request, &body, &gateway)?;
+    let ids: Vec<Option<String>> = items.iter().map(given_id).collect();
+    let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
+    let all_refused = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Refused(_)));
+    let later = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+    let mut response = match (all_refused, verdicts.iter().any(later)) {
+        (false, _) => HttpResponse::Accepted(),
+        (true, false) => HttpResponse::BadRequest(),
+        (true, true) => {
+            let mut response = HttpResponse::TooManyRequests();
+            response.insert_header(retry_after());
+            response
+        }
+    };
+    Ok(response.json(PublishAnswer::new(ids, verdicts)))
+}
+
+async fn read_body(mut payload: Payload, max: usize) -> Result<Bytes, ApiError> {
+    let mut body = BytesMut::new();
+    let mut read = 0;
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|error| ApiError::BadRequest { field: "body", problem: error.to_string() })?;
+        read += chunk.len();
+        if read <= max {
+            body.extend_from_slice(&chunk);
+        } else if read > DRAIN_BYTES_MAX {
+            break;
+        }
+    }
+    if read > max { Err(ApiError::BodyTooLarge { max }) } else { Ok(body.freeze()) }
+}
+
+/// The events of a request, each read and checked or refused by itself.
+fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result<Vec<Incoming>, ApiError> {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let structured = |bytes: &Bytes| cloud::from_structured(bytes, gateway.clock.now());
+    let items = match media_type.as_str() {
+        _ if request.headers().contains_key("ce-type") => vec![binary(request, body, gateway)],
+        "application/x-ndjson" | "application/jsonl" => {
+            let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+            lines.map(|line| incoming(gateway, body.slice_ref(line), structured)).collect()
+        }
+        _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => match split_batch(body) {
+            Ok(events) => events.into_iter().map(|event| incoming(gateway, event, structured)).collect(),
+            Err(refusal) => vec![Incoming { content: Err(refusal), original: Some(body.clone()) }],
+        },
+        cloud::STRUCTURED | "application/json" | "" | "application/x-www-form-urlencoded" => {
+            vec![incoming(gateway, body.clone(), structured)]
+        }
+        other => {
+            let problem = format!("'{other}' is not one of {}, {}, application/x-ndjson", cloud::STRUCTURED, cloud::BATCH);
+            return Err(ApiError::BadRequest { field: "content-type", problem });
+        }
+    };
+    match items.len() {
+        0 => Err(ApiError::BadRequest { field: "body", problem: "holds no events".to_owned() }),
+        count if count > gateway.settings.batch_events_max => {
+            Err(ApiError::BatchTooLarge { count, max: gateway.settings.batch_events_max })
+        }
+        _ => Ok(items),
+    }
+}
+
+fn split_batch(body: &Bytes) -> Result<Vec<Bytes>, Refusal> {
+    let malformed = |problem: String| Refusal::Malformed { field: "body".to_owned(), problem };
+    let text = std::str::from_utf8(body).map_err(|error| malformed(format!("not UTF-8 after byte {}", error.valid_up_to())))?;
+    let events: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    Ok(events.into_iter().map(|event| body.slice_ref(event.get().as_bytes())).collect())
+}
+
+/// Reads one event and lets it pass the intake.
+fn incoming(gateway: &Gateway, original: Bytes, read: impl FnOnce(&Bytes) -> Result<NewRecord, Refusal>) -> Incoming {
+    let content = read(&original).and_then(|mut fact| {
+        intake::check(&mut fact, gateway.publisher.limits())?;
+        Ok(fact)
+    });
+    Incoming { content, original: Some(original) }
+}
+
+/// Reads an event in binary mode. Its attributes are headers, so what is kept of a refused one is put together again.
+fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
+    let headers = || request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let item = incoming(gateway, body.clone(), |bytes| cloud::from_binary(headers(), bytes, gateway.clock.now()));
+    let original = item.content.is_err().then(|| Bytes::from(cloud::join_binary(headers(), body)));
+    Incoming { original, ..item }
+}
+
+/// The id as the sender wrote it, also of an event that was refused.
+fn given_id(item: &Incoming) -> Option<String> {
+    match &item.content {
+        Ok(fact) => Some(fact.id.to_string()),
+        Err(_) => {
+            let event: serde_json::Value = serde_json::from_slice(item.original.as_ref()?).ok()?;
+            Some(event.get("id")?.as_str()?.to_owned())
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What the running system counts, in Prometheus' text form, prefix `pml_`.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::core::state::State;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByKind {
+    pub(crate) kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByReason {
+    pub(crate) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByActor {
+    pub(crate) actor: &'static str,
+}
+
+/// Counters are shared handles: cloning one counts into the same number.
+pub struct Metrics {
+    registry: Registry,
+    pub(crate) accepted: Family<ByKind, Counter>,
+    pub(crate) duplicate: Counter,
+    pub(crate) refused: Family<ByReason, Counter>,
+    pub(crate) busy: Counter,
+    pub(crate) restarts: Family<ByActor, Counter>,
+    pub(crate) streams: Gauge,
+    applied: Gauge<u64, AtomicU64>,
+    tools: Gauge<u64, AtomicU64>,
+    capabilities: Gauge<u64, AtomicU64>,
+    edges: Gauge<u64, AtomicU64>,
+    open_executions: Gauge<u64, AtomicU64>,
+    traces: Gauge<u64, AtomicU64>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("pml"),
+            accepted: Family::default(),
+            duplicate: Counter::default(),
+            refused: Family::default(),
+            busy: Counter::default(),
+            restarts: Family::default(),
+            streams: Gauge::default(),
+            applied: Gauge::default(),
+            tools: Gauge::default(),
+            capabilities: Gauge::default(),
+            edges: Gauge::default(),
+            open_executions: Gauge::default(),
+            traces: Gauge::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("events_accepted", "Events appended to the log", metrics.accepted.clone());
+        registry.register("events_duplicate", "Events whose id the log already held", metrics.duplicate.clone());
+        registry.register("events_refused", "Events refused and kept as dead letters", metrics.refused.clone());
+        registry.register("requests_busy", "Requests answered with back-pressure", metrics.busy.clone());
+        registry.register("actor_restarts", "Actors rebuilt from the log after a failure", metrics.restarts.clone());
+        registry.register("event_streams", "Open event streams", metrics.streams.clone());
+        registry.register("applied_seq", "Last record folded into the view", metrics.applied.clone());
+        registry.register("tools", "Tools known, stubs included", metrics.tools.clone());
+        registry.register("capabilities", "Capabilities known", metrics.capabilities.clone());
+        registry.register("edges", "Typed edges of the tool graph", metrics.edges.clone());
+        registry.register("open_executions", "Executions under way", metrics.open_executions.clone());
+        registry.register("traces", "Traces kept in the state", metrics.traces.clone());
+        metrics
+    }
+
+    /// The text a scraper reads; gauges are taken from `view`.
+    pub(crate) fn render(&self, view: &State) -> String {
+        self.applied.set(view.applied().0);
+        self.tools.set(view.tools.len() as u64);
+        self.capabilities.set(view.capabilities.len() as u64);
+        self.edges.set(view.graph.edge_count() as u64);
+        self.open_executions.set(view.executions.len() as u64);
+        self.traces.set(view.traces.len() as u64);
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string cannot fail");
+        text
+    }
+}
