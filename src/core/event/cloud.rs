@@ -257,6 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn carried_json_that_cannot_be_parsed_again_is_refused_by_name() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        for carried in ["1e999", r#""\ud800""#, &deep] {
+            let event = |kind: &str, data: String| {
+                let head = r#""specversion":"1.0","id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","source":"test""#;
+                format!(r#"{{{head},"type":"pml.{kind}","data":{data}}}"#)
+            };
+            let step = format!(r#"{{"execution":"e1","step":"s1","tool":"fs:read","arguments":{{"n":{carried}}}}}"#);
+            let refusal = from_structured(event("step.started", step).as_bytes(), NOW).unwrap_err();
+            assert_eq!((refusal.field(), refusal.reason()), ("data.arguments", "invalid_field"), "{refusal}");
+            let tool = format!(r#"{{"tool":"fs:read","description":"","input_schema":{{"maximum":{carried}}}}}"#);
+            let refusal = from_structured(event("tool.registered", tool).as_bytes(), NOW).unwrap_err();
+            assert_eq!((refusal.field(), refusal.reason()), ("data.input_schema", "invalid_field"), "{refusal}");
+        }
+    }
+
+    #[test]
     fn broken_bytes_are_malformed() {
         let mut bytes = event(json!({}));
         bytes[20] = 0xff;

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 type Text<'a> = Cow<'a, str>;
 
-/// Any JSON value, carried as text.
+/// Any JSON value, carried as compact text.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonText<'a>(pub(crate) Text<'a>);
 
@@ -27,12 +28,14 @@ impl Serialize for JsonText<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = if deserializer.is_human_readable() {
-            <&RawValue>::deserialize(deserializer)?.get()
-        } else {
-            <&str>::deserialize(deserializer)?
-        };
-        Ok(Self(Cow::Borrowed(text)))
+        if !deserializer.is_human_readable() {
+            return <&str>::deserialize(deserializer).map(|text| Self(Cow::Borrowed(text)));
+        }
+        // A raw value is only skimmed: it may hold numbers out of range, lone surrogates or nesting without end, which whoever
+        // reads it later could not parse. Parsing and printing also leaves one form whatever the sender's layout.
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let value: Value = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self(Cow::Owned(value.to_string())))
     }
 }
 
