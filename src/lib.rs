@@ -1,5 +1,6 @@
 //! pml: procedural memory for AI agents.
 
+pub mod bus;
 pub mod clock;
 pub mod core;
 pub mod dead;

@@ -1,0 +1,196 @@
+//! The bus inside one process: a queue per subscriber, filled by the publisher's own call.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::future::{BoxFuture, ready};
+use futures_util::{FutureExt, StreamExt, stream};
+
+use super::{Bus, BusError, Delivery, Pattern, Subject, Subscription};
+
+#[derive(Default)]
+pub struct MemoryBus {
+    routes: Arc<Mutex<Routes>>,
+}
+
+#[derive(Default)]
+struct Routes {
+    subscribers: BTreeMap<u64, (Pattern, Arc<Mutex<Queue>>)>,
+    /// Never used twice, so that a late unsubscribe cannot hit a newer subscriber.
+    last_number: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    len_max: usize,
+    /// Dropped since the newest waiting message.
+    missed: u64,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+struct Waiting {
+    /// Dropped just before this message.
+    missed_before: u64,
+    subject: Subject,
+    payload: Arc<[u8]>,
+}
+
+impl Queue {
+    /// Returns whom to wake.
+    fn push(&mut self, subject: &Subject, payload: &Arc<[u8]>) -> Option<Waker> {
+        if self.waiting.len() >= self.len_max {
+            self.missed += 1;
+        } else {
+            let missed_before = std::mem::take(&mut self.missed);
+            self.waiting.push_back(Waiting { missed_before, subject: subject.clone(), payload: Arc::clone(payload) });
+        }
+        self.waker.take()
+    }
+
+    fn pop(&mut self) -> Option<Delivery> {
+        let missed = match self.waiting.front_mut() {
+            Some(waiting) => &mut waiting.missed_before,
+            None => &mut self.missed,
+        };
+        if *missed > 0 {
+            return Some(Delivery::Lagged { missed: std::mem::take(missed) });
+        }
+        self.waiting.pop_front().map(|Waiting { subject, payload, .. }| Delivery::Message { subject, payload })
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        match self.pop() {
+            None if !self.closed => {
+                self.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            delivery => Poll::Ready(delivery),
+        }
+    }
+}
+
+/// Unsubscribes when dropped.
+struct Registration {
+    number: u64,
+    routes: Arc<Mutex<Routes>>,
+    queue: Arc<Mutex<Queue>>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        lock(&self.routes).subscribers.remove(&self.number);
+    }
+}
+
+impl Drop for MemoryBus {
+    fn drop(&mut self) {
+        let subscribers = std::mem::take(&mut lock(&self.routes).subscribers);
+        for (_, queue) in subscribers.into_values() {
+            let waker = {
+                let mut queue = lock(&queue);
+                queue.closed = true;
+                queue.waker.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Bus for MemoryBus {
+    fn publish(&self, subject: Subject, payload: Arc<[u8]>) -> BoxFuture<'static, Result<(), BusError>> {
+        // Delivered under one lock: all subscribers see the messages of all publishers in one order.
+        let routes = lock(&self.routes);
+        let matching = routes.subscribers.values().filter(|(pattern, _)| pattern.matches(&subject));
+        let wakers: Vec<_> = matching.filter_map(|(_, queue)| lock(queue).push(&subject, &payload)).collect();
+        drop(routes);
+        // Woken without the lock: a waker is foreign code and may come back to this bus.
+        wakers.into_iter().for_each(Waker::wake);
+        ready(Ok(())).boxed()
+    }
+
+    fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>> {
+        let queue = Arc::new(Mutex::new(Queue { len_max: queue_len_max.max(1), ..Queue::default() }));
+        let mut routes = lock(&self.routes);
+        routes.last_number += 1;
+        let number = routes.last_number;
+        routes.subscribers.insert(number, (pattern, Arc::clone(&queue)));
+        drop(routes);
+        let registration = Registration { number, routes: Arc::clone(&self.routes), queue };
+        let deliveries = stream::poll_fn(move |context| lock(&registration.queue).poll(context));
+        ready(Ok(Subscription::new(deliveries.boxed()))).boxed()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> Delivery {
+        Delivery::Message { subject: "a".parse().unwrap(), payload: text.as_bytes().into() }
+    }
+
+    fn publish<const N: usize>(bus: &MemoryBus, texts: [&str; N]) {
+        for text in texts {
+            bus.publish("a".parse().unwrap(), text.as_bytes().into()).now_or_never().unwrap().unwrap();
+        }
+    }
+
+    fn subscribe(bus: &MemoryBus, queue_len_max: usize) -> Subscription {
+        bus.subscribe("a".parse().unwrap(), queue_len_max).now_or_never().unwrap().unwrap()
+    }
+
+    /// All that can be had without waiting.
+    fn drain(subscription: &mut Subscription) -> Vec<Delivery> {
+        std::iter::from_fn(|| subscription.next().now_or_never().flatten()).collect()
+    }
+
+    #[test]
+    fn each_gap_is_reported_once_and_at_its_place() {
+        let bus = MemoryBus::default();
+        let mut subscription = subscribe(&bus, 2);
+        publish(&bus, ["1", "2", "3", "4"]);
+        assert_eq!(subscription.next().now_or_never(), Some(Some(message("1"))));
+        publish(&bus, ["5", "6"]);
+        let expected = [message("2"), Delivery::Lagged { missed: 2 }, message("5"), Delivery::Lagged { missed: 1 }];
+        assert_eq!(drain(&mut subscription), expected);
+        publish(&bus, ["7"]);
+        assert_eq!(drain(&mut subscription), [message("7")]);
+    }
+
+    #[test]
+    fn a_queue_holds_at_least_one_message() {
+        let bus = MemoryBus::default();
+        let mut subscription = subscribe(&bus, 0);
+        publish(&bus, ["1", "2"]);
+        assert_eq!(drain(&mut subscription), [message("1"), Delivery::Lagged { missed: 1 }]);
+    }
+
+    #[test]
+    fn what_waits_is_delivered_after_the_bus_is_gone() {
+        let bus = MemoryBus::default();
+        let mut subscription = subscribe(&bus, 1);
+        publish(&bus, ["1", "2"]);
+        drop(bus);
+        assert_eq!(subscription.next().now_or_never(), Some(Some(message("1"))));
+        assert_eq!(subscription.next().now_or_never(), Some(Some(Delivery::Lagged { missed: 1 })));
+        assert_eq!(subscription.next().now_or_never(), Some(None));
+        assert_eq!(subscription.next().now_or_never(), Some(None));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_dropped_subscription() {
+        let bus = MemoryBus::default();
+        drop(subscribe(&bus, 8));
+        drop(bus.subscribe("a".parse().unwrap(), 8));
+        let payload: Arc<[u8]> = [1].into();
+        bus.publish("a".parse().unwrap(), Arc::clone(&payload)).now_or_never().unwrap().unwrap();
+        assert_eq!(Arc::strong_count(&payload), 1);
+    }
+}

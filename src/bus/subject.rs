@@ -1,0 +1,349 @@
+//! Names of places on the bus. Subjects are built and parsed here and nowhere else.
+//!
+//! A subject is text of tokens separated by dots: `pml.default.log.step.finished`. A pattern is a subject in which `*` stands for
+//! one token and `>`, at the end, for one or more. The rules are those of NATS, so that every bus can use the same names.
+//!
+//! What is not a name of our own (a session id may hold any printable character) is encoded byte by byte: `a.b` becomes `a=2Eb`.
+//! Different texts give different tokens.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::core::event::Kind;
+use crate::core::id::SessionId;
+
+/// Longest workspace name, in bytes.
+pub const WORKSPACE_LEN_MAX: usize = 64;
+
+const ONE: &str = "*";
+const REST: &str = ">";
+
+/// Why a text is not a subject or not a pattern. `Display` is the whole explanation; the caller adds the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSubject {
+    #[error("'{0}' has an empty part; parts are separated by single dots")]
+    EmptyToken(String),
+    #[error("contains {0:?}; subjects hold no spaces and no control characters")]
+    Character(char),
+    #[error("'{0}' has a wildcard; only patterns may")]
+    Wildcard(String),
+    #[error("'{0}' has a wildcard inside a part; '*' and '>' stand alone")]
+    PartialWildcard(String),
+    #[error("'{0}' goes on after '>'")]
+    AfterRest(String),
+}
+
+/// A name one message is published under. No wildcards.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject(Arc<str>);
+
+impl Subject {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Subject {
+    type Err = InvalidSubject;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSubject> {
+        check_characters(text)?;
+        if text.contains(ONE) || text.contains(REST) {
+            return Err(InvalidSubject::Wildcard(text.to_owned()));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A set of subjects. A subject is the pattern of itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pattern(Arc<str>);
+
+impl Pattern {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn matches(&self, subject: &Subject) -> bool {
+        let mut tokens = subject.0.split('.');
+        for wanted in self.0.split('.') {
+            match (wanted, tokens.next()) {
+                (REST, Some(_)) => return true,
+                (ONE, Some(_)) => {}
+                (wanted, Some(token)) if wanted == token => {}
+                _ => return false,
+            }
+        }
+        tokens.next().is_none()
+    }
+}
+
+impl From<Subject> for Pattern {
+    fn from(subject: Subject) -> Self {
+        Self(subject.0)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = InvalidSubject;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSubject> {
+        check_characters(text)?;
+        let mut tokens = text.split('.').peekable();
+        while let Some(token) = tokens.next() {
+            if token == REST && tokens.peek().is_some() {
+                return Err(InvalidSubject::AfterRest(text.to_owned()));
+            }
+            if token.len() > 1 && (token.contains(ONE) || token.contains(REST)) {
+                return Err(InvalidSubject::PartialWildcard(text.to_owned()));
+            }
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn check_characters(text: &str) -> Result<(), InvalidSubject> {
+    if let Some(found) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
+        return Err(InvalidSubject::Character(found));
+    }
+    if text.split('.').any(str::is_empty) {
+        return Err(InvalidSubject::EmptyToken(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Why a text is not a workspace. `Display` is the whole explanation; the caller adds the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidWorkspace {
+    #[error("is empty")]
+    Empty,
+    #[error("is {len} bytes long, the limit is {WORKSPACE_LEN_MAX}")]
+    TooLong { len: usize },
+    #[error("contains {0:?}; workspaces are letters, digits, '_' and '-'")]
+    Character(char),
+}
+
+/// The name that keeps one installation apart from another on the same bus; one process serves one workspace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Workspace(Arc<str>);
+
+impl Workspace {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Workspace {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+impl FromStr for Workspace {
+    type Err = InvalidWorkspace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidWorkspace> {
+        if text.is_empty() {
+            return Err(InvalidWorkspace::Empty);
+        }
+        if let Some(found) = text.chars().find(|&c| !is_plain(c)) {
+            return Err(InvalidWorkspace::Character(found));
+        }
+        if text.len() > WORKSPACE_LEN_MAX {
+            return Err(InvalidWorkspace::TooLong { len: text.len() });
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The subjects of one workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subjects {
+    workspace: Workspace,
+}
+
+impl Subjects {
+    pub fn new(workspace: Workspace) -> Self {
+        Self { workspace }
+    }
+
+    /// What agents publish.
+    pub fn input(&self, kind: Kind) -> Subject {
+        self.subject("in", kind.name())
+    }
+
+    /// The log of record.
+    pub fn log(&self, kind: Kind) -> Subject {
+        self.subject("log", kind.name())
+    }
+
+    /// Refused events, by reason.
+    pub fn dead(&self, reason: &str) -> Subject {
+        self.subject("dead", &encoded_path(reason))
+    }
+
+    /// The prediction stream of one session.
+    pub fn predict(&self, session: &SessionId) -> Subject {
+        self.subject("predict", &encoded_token(session.as_str()))
+    }
+
+    /// Derived news, such as a capability that was learned.
+    pub fn notify(&self, what: &str) -> Subject {
+        self.subject("notify", &encoded_path(what))
+    }
+
+    /// Where a question is asked and answered.
+    pub fn question(&self, question: &str) -> Subject {
+        self.subject("q", &encoded_path(question))
+    }
+
+    pub fn all_notices(&self) -> Pattern {
+        Pattern(format!("pml.{}.notify.{REST}", self.workspace).into())
+    }
+
+    /// `rest` is made of valid tokens: a kind's name or encoded text.
+    fn subject(&self, class: &str, rest: &str) -> Subject {
+        Subject(format!("pml.{}.{class}.{rest}", self.workspace).into())
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Text as one token. `=` is itself encoded, so no two texts meet in one token; an empty text, which no token may be, is a bare `=`.
+fn encoded_token(text: &str) -> String {
+    use fmt::Write;
+    if text.is_empty() {
+        return "=".to_owned();
+    }
+    text.bytes().fold(String::with_capacity(text.len()), |mut token, byte| {
+        if is_plain(byte.into()) {
+            token.push(byte.into());
+        } else {
+            write!(token, "={byte:02X}").expect("writing to memory cannot fail");
+        }
+        token
+    })
+}
+
+/// Text whose dots are meant as separators.
+fn encoded_path(text: &str) -> String {
+    text.split('.').map(encoded_token).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subjects() -> Subjects {
+        Subjects::new("acme".parse().unwrap())
+    }
+
+    fn session(text: &str) -> SessionId {
+        text.parse().unwrap()
+    }
+
+    fn check(pattern: &str, subject: &str, expected: bool) {
+        let pattern: Pattern = pattern.parse().unwrap();
+        assert_eq!(pattern.matches(&subject.parse().unwrap()), expected, "{pattern} {subject}");
+    }
+
+    #[test]
+    fn a_star_matches_one_token_and_an_angle_one_or_more() {
+        check("a.b", "a.b", true);
+        check("a.b", "a", false);
+        check("a.b", "a.b.c", false);
+        check("a.*", "a.b", true);
+        check("a.*", "a.b.c", false);
+        check("*.b", "a.b", true);
+        check("a.*.c", "a.b.c", true);
+        check("a.>", "a.b", true);
+        check("a.>", "a.b.c", true);
+        check("a.>", "a", false);
+        check("*.>", "a", false);
+        check(">", "a", true);
+    }
+
+    #[test]
+    fn malformed_subjects_and_patterns_are_refused() {
+        let empty = |text: &str| InvalidSubject::EmptyToken(text.to_owned());
+        for text in ["", ".", "a.", ".a", "a..b"] {
+            assert_eq!(text.parse::<Subject>(), Err(empty(text)), "{text:?}");
+            assert_eq!(text.parse::<Pattern>(), Err(empty(text)), "{text:?}");
+        }
+        for (text, found) in [("a b", ' '), ("a\t", '\t'), ("a.\u{7}", '\u{7}'), ("a\u{a0}b", '\u{a0}')] {
+            assert_eq!(text.parse::<Subject>(), Err(InvalidSubject::Character(found)), "{text:?}");
+            assert_eq!(text.parse::<Pattern>(), Err(InvalidSubject::Character(found)), "{text:?}");
+        }
+        for text in ["*", "a.*", "a.>", "a*b", "a>"] {
+            assert_eq!(text.parse::<Subject>(), Err(InvalidSubject::Wildcard(text.into())), "{text:?}");
+        }
+        for text in ["a*", "a.**", "a.>>", "*b.c"] {
+            assert_eq!(text.parse::<Pattern>(), Err(InvalidSubject::PartialWildcard(text.into())), "{text:?}");
+        }
+        assert_eq!("a.>.b".parse::<Pattern>(), Err(InvalidSubject::AfterRest("a.>.b".into())));
+    }
+
+    #[test]
+    fn workspaces_are_short_plain_words() {
+        assert_eq!("Team_1-x".parse::<Workspace>().unwrap().as_str(), "Team_1-x");
+        assert_eq!("".parse::<Workspace>(), Err(InvalidWorkspace::Empty));
+        assert_eq!("a.b".parse::<Workspace>(), Err(InvalidWorkspace::Character('.')));
+        assert_eq!("x".repeat(65).parse::<Workspace>(), Err(InvalidWorkspace::TooLong { len: 65 }));
+        assert_eq!(Workspace::default(), "default".parse().unwrap());
+    }
+
+    #[test]
+    fn subjects_carry_their_workspace_and_class() {
+        let subjects = subjects();
+        assert_eq!(subjects.input(Kind::StepFinished).as_str(), "pml.acme.in.step.finished");
+        assert_eq!(subjects.log(Kind::TraceCompleted).as_str(), "pml.acme.log.trace.completed");
+        assert_eq!(subjects.dead("unknown_kind").as_str(), "pml.acme.dead.unknown_kind");
+        assert_eq!(subjects.predict(&session("s-1")).as_str(), "pml.acme.predict.s-1");
+        assert_eq!(subjects.notify("capability.learned").as_str(), "pml.acme.notify.capability.learned");
+        assert_eq!(subjects.question("discover").as_str(), "pml.acme.q.discover");
+        assert_eq!(subjects.all_notices().as_str(), "pml.acme.notify.>");
+        assert!(subjects.all_notices().matches(&subjects.notify("model")));
+        assert!(!subjects.all_notices().matches(&Subjects::new(Workspace::default()).notify("model")));
+    }
+
+    #[test]
+    fn different_sessions_never_share_a_subject() {
+        let texts = ["a.b", "a=2Eb", "a=2eb", "a", "A", "a*", "a>", "*", ">", ".", "=", "==", "a.b.c", "\\"];
+        let mut seen = std::collections::BTreeSet::new();
+        for text in texts {
+            let subject = subjects().predict(&session(text));
+            assert_eq!(subject.as_str().parse(), Ok(subject.clone()), "{text} gives a valid subject");
+            assert_eq!(subject.as_str().split('.').count(), 4, "{text} is one token");
+            assert!(seen.insert(subject), "{text} is taken");
+        }
+    }
+
+    #[test]
+    fn any_text_gives_a_valid_subject() {
+        for text in ["", ".", "two words", "a..b", "\u{e9}", "*"] {
+            let subject = subjects().notify(text);
+            assert_eq!(subject.as_str().parse(), Ok(subject.clone()), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The one integration binary.
+
+mod bus_contract;
