@@ -136,8 +136,10 @@ mod tests {
         Delivery::Message { subject: "a".parse().unwrap(), payload: text.as_bytes().into() }
     }
 
-    fn publish(bus: &MemoryBus, text: &str) {
-        bus.publish("a".parse().unwrap(), text.as_bytes().into()).now_or_never().unwrap().unwrap();
+    fn publish<const N: usize>(bus: &MemoryBus, texts: [&str; N]) {
+        for text in texts {
+            bus.publish("a".parse().unwrap(), text.as_bytes().into()).now_or_never().unwrap().unwrap();
+        }
     }
 
     fn subscribe(bus: &MemoryBus, queue_len_max: usize) -> Subscription {
@@ -153,12 +155,12 @@ mod tests {
     fn each_gap_is_reported_once_and_at_its_place() {
         let bus = MemoryBus::default();
         let mut subscription = subscribe(&bus, 2);
-        ["1", "2", "3", "4"].map(|text| publish(&bus, text));
+        publish(&bus, ["1", "2", "3", "4"]);
         assert_eq!(subscription.next().now_or_never(), Some(Some(message("1"))));
-        ["5", "6"].map(|text| publish(&bus, text));
+        publish(&bus, ["5", "6"]);
         let expected = [message("2"), Delivery::Lagged { missed: 2 }, message("5"), Delivery::Lagged { missed: 1 }];
         assert_eq!(drain(&mut subscription), expected);
-        publish(&bus, "7");
+        publish(&bus, ["7"]);
         assert_eq!(drain(&mut subscription), [message("7")]);
     }
 
@@ -166,7 +168,7 @@ mod tests {
     fn a_queue_holds_at_least_one_message() {
         let bus = MemoryBus::default();
         let mut subscription = subscribe(&bus, 0);
-        ["1", "2"].map(|text| publish(&bus, text));
+        publish(&bus, ["1", "2"]);
         assert_eq!(drain(&mut subscription), [message("1"), Delivery::Lagged { missed: 1 }]);
     }
 
@@ -174,7 +176,7 @@ mod tests {
     fn what_waits_is_delivered_after_the_bus_is_gone() {
         let bus = MemoryBus::default();
         let mut subscription = subscribe(&bus, 1);
-        ["1", "2"].map(|text| publish(&bus, text));
+        publish(&bus, ["1", "2"]);
         drop(bus);
         assert_eq!(subscription.next().now_or_never(), Some(Some(message("1"))));
         assert_eq!(subscription.next().now_or_never(), Some(Some(Delivery::Lagged { missed: 1 })));
