@@ -168,6 +168,12 @@ impl Config {
         Ok(config)
     }
 
+    /// Another address than the configured one, under the same rules.
+    pub fn set_listen(&mut self, listen: SocketAddr) -> Result<(), ConfigError> {
+        self.http.listen = listen;
+        self.validate()
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         let positive = [
             ("http.workers", self.http.workers),

@@ -1,0 +1,149 @@
+//! `pml demo`: learn from the shipped traces, show what was learnt, serve it until Ctrl-C.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::import::{events_of, publish_all};
+use super::output::Output;
+use super::serve::until_stopped;
+use super::{Failure, Outcome};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::graph::edge::EdgeKind;
+use crate::core::state::State;
+use crate::dataset::Dataset;
+use crate::gateway;
+use crate::runtime::Runtime;
+
+const ROWS: usize = 8;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Address to listen on [default: http.listen, or any free port if that is taken]
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Do not serve; end when everything is learnt
+    #[arg(long)]
+    no_serve: bool,
+}
+
+/// A directory that goes when the demo ends.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, path = %self.0.display(), "cannot remove the demo's directory");
+        }
+    }
+}
+
+pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
+    let clock = Clock::system();
+    let scratch = Scratch(std::env::temp_dir().join(format!("pml-demo-{}", clock.fresh_id())));
+    config.data_dir.clone_from(&scratch.0);
+    if let Some(listen) = arguments.listen {
+        config.set_listen(listen)?;
+    }
+    let runtime = Runtime::start(&config, clock.clone()).await?;
+    let learnt = learn(&runtime, &clock, output).await?;
+    show(&learnt, output);
+    if !arguments.no_serve {
+        serve(&runtime, config, arguments.listen.is_some(), output).await?;
+    }
+    runtime.stop().await;
+    Ok(0)
+}
+
+async fn learn(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<std::sync::Arc<State>, Failure> {
+    output.say("pml learns from 3,027 traces of agents using 260 tools (UltraTool, MIT licence), shipped with the program.\n");
+    let events = events_of(Dataset::demo(clock.now()), clock);
+    let bar = output.progress("learning", events.len() as u64);
+    let tally = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
+    bar.finish_and_clear();
+    if let Some(first) = tally.refused.first() {
+        return Err(anyhow::anyhow!("{} of the shipped events were refused, the first: {first}", tally.refused.len()).into());
+    }
+    Ok(runtime.settled().await)
+}
+
+fn show(state: &State, output: &Output) {
+    let learnt = json!({
+        "events": state.events(), "tools": state.tools.len(), "capabilities": state.capabilities.len(),
+        "edges": state.graph.edge_count(), "traces": state.traces.len(), "digest": state.digest().to_string(),
+    });
+    output.json(&learnt);
+    output.say(format!(
+        "{} events in the log: {} tools, {} capabilities, {} typed edges\n",
+        state.events(),
+        state.tools.len(),
+        state.capabilities.len(),
+        state.graph.edge_count()
+    ));
+    let mut capabilities: Vec<_> = state.capabilities.iter().collect();
+    capabilities.sort_by_key(|capability| (std::cmp::Reverse(capability.usage), capability.id));
+    output.say("Procedures that worked most often:");
+    output.table(
+        &["capability", "used", "success", "an intent it served"],
+        capabilities.into_iter().take(ROWS).map(|capability| {
+            let intent = capability.intents.front().map_or("", |intent| intent);
+            let success = format!("{:.0}%", capability.success_rate() * 100.0);
+            vec![capability.name.clone(), capability.usage.to_string(), success, intent.chars().take(70).collect()]
+        }),
+    );
+    let mut edges: Vec<_> = state.graph.edges().filter(|((_, _, kind), _)| *kind == EdgeKind::Provides).collect();
+    edges.sort_by_key(|(key, edge)| (std::cmp::Reverse(edge.successes), **key));
+    output.say("\nStrongest data flow between tools:");
+    output.table(
+        &["from", "to", "seen", "source", "weight"],
+        edges.into_iter().take(ROWS).map(|((from, to, kind), edge)| {
+            let ends = [from, to].map(|node| state.callee(*node).to_string());
+            let [from, to] = ends;
+            vec![from, to, edge.observations.to_string(), edge.source().name().to_owned(), format!("{:.2}", edge.weight(*kind))]
+        }),
+    );
+}
+
+async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, output: &Output) -> Result<(), Failure> {
+    let (server, address) = match gateway::serve(runtime, &config.http) {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && !listen_is_fixed => {
+            config.http.listen.set_port(0);
+            gateway::serve(runtime, &config.http)?
+        }
+        bound => bound?,
+    };
+    let url = format!("http://{address}");
+    output.json(&json!({"listen": address.to_string()}));
+    output.say(format!(
+        "\npml listens on {url}. In another terminal, ask:\n\n\
+         What usually follows what?\n  curl '{url}/v1/graph?kind=provides&limit=5'\n\n\
+         What exactly happened in one of the runs?\n  curl '{url}/v1/traces/ultratool-1355'\n\n\
+         What does pml learn from a run of yours? Watch the log, then tell it:\n  curl -N -H 'Accept: text/event-stream' '{url}/v1/events' &\n  \
+         curl '{url}/v1/events' -H 'Content-Type: application/x-ndjson' --data-binary @- <<'END'\n{}END\n\n\
+         Ctrl-C ends the demo and removes its data.",
+        sample_run()
+    ));
+    until_stopped(server).await
+}
+
+/// A small run a reader can paste.
+fn sample_run() -> String {
+    let clock = Clock::system();
+    let event = |kind: &str, data: serde_json::Value| {
+        let id = clock.fresh_id().to_string();
+        format!("{}\n", json!({"specversion": "1.0", "id": id, "source": "me", "type": format!("pml.{kind}"), "data": data}))
+    };
+    [
+        event("execution.started", json!({"execution": "mine-1", "intent": "Save the weather report to a file"})),
+        event("step.finished", json!({"execution": "mine-1", "step": "s1", "tool": "weather:report", "success": true})),
+        event(
+            "step.finished",
+            json!({"execution": "mine-1", "step": "s2", "tool": "document:file_write", "depends_on": ["s1"], "success": true}),
+        ),
+        event("execution.finished", json!({"execution": "mine-1", "success": true})),
+    ]
+    .concat()
+}

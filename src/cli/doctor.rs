@@ -1,0 +1,115 @@
+//! `pml doctor`: is everything there that pml needs, and if not, what to do.
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+
+use super::output::Output;
+use super::remote::Remote;
+use super::{Outcome, Place};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::state::State;
+use crate::log::{EventLog, OpenError, RedbLog};
+use crate::runtime::open_log;
+use crate::templates;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+}
+
+enum Finding {
+    Good(String),
+    /// Worth knowing, not in the way.
+    Note(String),
+    Bad(String),
+}
+
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
+    let directory = arguments.place.data.as_deref().unwrap_or(&config.data_dir);
+    let findings = [
+        ("configuration", Finding::Good("every key is known and valid".to_owned())),
+        ("templates", check_templates(&config)),
+        ("data directory", check_directory(directory)),
+        ("log", check_log(directory, &config).await),
+        ("access", check_access(&config)),
+        ("server", check_server(&arguments.place, &config)),
+    ];
+    let word = |finding: &Finding| match finding {
+        Finding::Good(_) => "ok",
+        Finding::Note(_) => "note",
+        Finding::Bad(_) => "BAD",
+    };
+    let text = |finding: &Finding| match finding {
+        Finding::Good(text) | Finding::Note(text) | Finding::Bad(text) => text.clone(),
+    };
+    let bad = findings.iter().any(|(_, finding)| matches!(finding, Finding::Bad(_)));
+    let report = |(what, finding): &(&str, Finding)| json!({"check": what, "result": word(finding).to_lowercase(), "text": text(finding)});
+    output.json(&json!({"ok": !bad, "checks": findings.iter().map(report).collect::<Vec<_>>()}));
+    output.table(
+        &["", "check", "finding"],
+        findings.iter().map(|(what, finding)| vec![word(finding).into(), (*what).into(), text(finding)]),
+    );
+    Ok(u8::from(bad))
+}
+
+fn check_templates(config: &Config) -> Finding {
+    match templates::load(&config.templates.path) {
+        Ok(templates) => Finding::Good(format!("{} workflow templates", templates.len())),
+        Err(error) => Finding::Bad(format!("{error}; see templates.path")),
+    }
+}
+
+fn check_directory(directory: &Path) -> Finding {
+    if !directory.exists() {
+        return Finding::Note(format!("{} does not exist yet; `pml serve` makes it", directory.display()));
+    }
+    let probe = directory.join(".pml-doctor");
+    let written = std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe));
+    match written {
+        Ok(()) => Finding::Good(format!("{} can be written", directory.display())),
+        Err(error) => Finding::Bad(format!("{} cannot be written: {error}", directory.display())),
+    }
+}
+
+async fn check_log(directory: &Path, config: &Config) -> Finding {
+    if !RedbLog::exists(directory) {
+        return Finding::Note("no log yet".to_owned());
+    }
+    let log = match open_log(config, directory, Clock::system()) {
+        Ok(log) => log,
+        Err(OpenError::InUse { .. }) => return Finding::Good("in use by a running server".to_owned()),
+        Err(error) => return Finding::Bad(format!("{error}; restore a copy, or move it away to start empty")),
+    };
+    let mut state = State::default();
+    loop {
+        match log.read(state.applied(), 4_096).await {
+            Ok(records) if records.is_empty() => break,
+            Ok(records) => records.iter().for_each(|record| drop(state.apply(record))),
+            Err(error) => return Finding::Bad(format!("{error}; `pml log verify` says more")),
+        }
+    }
+    Finding::Good(format!("{} records, every append was synced to disk before it was acknowledged", state.events()))
+}
+
+fn check_access(config: &Config) -> Finding {
+    match config.http.keys.len() {
+        0 => Finding::Note(format!("no API keys: everybody on this machine may use {}", config.http.listen)),
+        keys => Finding::Good(format!("{keys} API keys")),
+    }
+}
+
+fn check_server(place: &Place, config: &Config) -> Finding {
+    let remote = Remote::new(place, config);
+    match (remote.get("/healthz"), remote.get("/readyz")) {
+        (Ok(health), Ok(ready)) => {
+            let version = health["version"].as_str().unwrap_or("?");
+            Finding::Good(format!("{} runs pml {version}, {} records behind", remote.url(), ready["behind"]))
+        }
+        (Ok(_), Err(error)) => Finding::Bad(format!("{} runs but takes no events: {error}", remote.url())),
+        (Err(_), _) => Finding::Note(format!("nothing answers at {}; `pml serve` starts a server", remote.url())),
+    }
+}

@@ -1,0 +1,158 @@
+//! `pml import` and `pml export`: dataset directories in and out, through the ordinary event path.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::output::Output;
+use super::publish::Report;
+use super::remote::Remote;
+use super::source::Source;
+use super::{Outcome, Place};
+use crate::actors::execution::{PublishError, Verdict};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::event::{NewRecord, cloud};
+use crate::core::id::Seq;
+use crate::dataset::{Dataset, Exporter, TRAIN};
+use crate::publisher::Publisher;
+use crate::runtime::Runtime;
+
+/// Events per request, and requests under way at once.
+const CHUNK_EVENTS: usize = 500;
+const CHUNKS_IN_FLIGHT: usize = 8;
+
+#[derive(Args)]
+pub(super) struct ImportArguments {
+    /// Directory with tools.jsonl and traces
+    directory: PathBuf,
+    /// Which traces of it
+    #[arg(long, default_value = TRAIN, value_name = "FILE")]
+    traces: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What became of the events of an import.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) accepted: usize,
+    pub(super) duplicate: usize,
+    pub(super) refused: Vec<String>,
+}
+
+pub(super) async fn import(arguments: ImportArguments, mut config: Config, output: &Output) -> Outcome {
+    let clock = Clock::system();
+    let dataset = Dataset::load(&arguments.directory, &arguments.traces, clock.now())?;
+    let traces = dataset.traces.len();
+    let events = events_of(dataset, &clock);
+    let bar = output.progress("importing", events.len() as u64);
+    let tally = match &arguments.place.data {
+        Some(directory) => {
+            config.data_dir.clone_from(directory);
+            let runtime = Runtime::start(&config, clock).await?;
+            let tally = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
+            runtime.settled().await;
+            runtime.stop().await;
+            tally
+        }
+        None => publish_remote(&Remote::new(&arguments.place, &config), events, |count| bar.inc(count))?,
+    };
+    bar.finish_and_clear();
+    output.json(&json!({
+        "traces": traces, "accepted": tally.accepted, "duplicate": tally.duplicate, "refused": tally.refused.len(), "errors": tally.refused,
+    }));
+    for refused in tally.refused.iter().take(10) {
+        output.say(format!("refused: {refused}"));
+    }
+    output.say(format!(
+        "{traces} traces: {} events accepted, {} already known, {} refused",
+        tally.accepted,
+        tally.duplicate,
+        tally.refused.len()
+    ));
+    Ok(if tally.refused.is_empty() { 0 } else { 3 })
+}
+
+/// Tools first, then every trace as an agent would have told it.
+pub(super) fn events_of(dataset: Dataset, clock: &Clock) -> Vec<NewRecord> {
+    let traces = dataset.traces.iter().flat_map(|trace| {
+        // Each event of a trace has its own microsecond; the clock moves on by as many.
+        trace.events(clock.now()).expect("ids were checked when the dataset was read")
+    });
+    dataset.tools.into_iter().chain(traces).collect()
+}
+
+/// Publishes in this process, several chunks under way at once, in order.
+pub(super) async fn publish_all(
+    publisher: &Publisher,
+    events: Vec<NewRecord>,
+    progress: impl Fn(u64),
+) -> anyhow::Result<Tally> {
+    let chunks: Vec<Vec<NewRecord>> = events.chunks(CHUNK_EVENTS).map(<[NewRecord]>::to_vec).collect();
+    let mut answers = stream::iter(chunks).map(|chunk| publish_patiently(publisher, chunk)).buffered(CHUNKS_IN_FLIGHT);
+    let mut tally = Tally::default();
+    while let Some(verdicts) = answers.next().await {
+        let verdicts = verdicts?;
+        progress(verdicts.len() as u64);
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Accepted { .. } => tally.accepted += 1,
+                Verdict::Duplicate { .. } => tally.duplicate += 1,
+                Verdict::Refused(refusal) => tally.refused.push(refusal.to_string()),
+            }
+        }
+    }
+    Ok(tally)
+}
+
+async fn publish_patiently(publisher: &Publisher, chunk: Vec<NewRecord>) -> Result<Vec<Verdict>, PublishError> {
+    loop {
+        match publisher.publish(chunk.clone()).await {
+            Err(PublishError::Busy) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            answer => return answer,
+        }
+    }
+}
+
+fn publish_remote(remote: &Remote, events: Vec<NewRecord>, progress: impl Fn(u64)) -> anyhow::Result<Tally> {
+    let mut report = Report::default();
+    for chunk in events.chunks(CHUNK_EVENTS) {
+        let batch: Value = chunk.iter().map(cloud::to_structured).collect();
+        let (status, answer) = remote.post("/v1/events", cloud::BATCH, batch.to_string().as_bytes())?;
+        report.add(status, answer)?;
+        progress(chunk.len() as u64);
+    }
+    Ok(Tally { accepted: report.count("accepted"), duplicate: report.count("duplicate"), refused: report.refusals() })
+}
+
+#[derive(Args)]
+pub(super) struct ExportArguments {
+    /// Directory to write
+    directory: PathBuf,
+    /// Share of the traces, the latest ones, that goes to traces_test.jsonl
+    #[arg(long, default_value_t = 0.2)]
+    test_share: f64,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn export(arguments: ExportArguments, config: Config, output: &Output) -> Outcome {
+    let source = Source::open(&arguments.place, &config)?;
+    let bar = output.progress("reading", source.tail().await?.0);
+    let mut exporter = Exporter::default();
+    let reading = source.visit(Seq::ZERO, |record| {
+        exporter.take(&record);
+        bar.inc(1);
+        Ok(true)
+    });
+    reading.await?;
+    bar.finish_and_clear();
+    let written = exporter.write(&arguments.directory, arguments.test_share)?;
+    output.json(&json!(written));
+    let directory = arguments.directory.display();
+    output.say(format!("{directory}: {} tools, {} training and {} test traces", written.tools, written.train, written.test));
+    Ok(0)
+}

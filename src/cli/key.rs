@@ -1,0 +1,28 @@
+//! `pml key`: a fresh API key, and the lines that make a server accept it.
+
+use clap::Args;
+use serde_json::json;
+
+use super::Outcome;
+use super::output::Output;
+use crate::gateway::{hash_key, new_key};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Whose key it is
+    #[arg(long, default_value = "agent")]
+    name: String,
+    /// What it may do
+    #[arg(long, value_delimiter = ',', default_value = "publish,query", value_parser = ["publish", "query", "admin"])]
+    scopes: Vec<String>,
+}
+
+pub(super) fn run(arguments: Arguments, output: &Output) -> Outcome {
+    let key = new_key();
+    let hash = hash_key(&key);
+    let Arguments { name, scopes } = arguments;
+    output.json(&json!({"key": key, "name": name, "hash": hash, "scopes": scopes}));
+    output.say(format!("key (shown once, give it to the agent):\n\n  {key}\n\nadd to the configuration file of the server:\n"));
+    output.say(format!("  [[http.keys]]\n  name = {name:?}\n  hash = {hash:?}\n  scopes = {scopes:?}"));
+    Ok(0)
+}

@@ -1,0 +1,165 @@
+//! `pml log`: the records themselves.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::output::Output;
+use super::source::{Source, parse_record};
+use super::{Outcome, Place};
+use crate::config::Config;
+use crate::core::event::{Event, Kind, Record, cloud};
+use crate::core::id::Seq;
+use crate::core::state::State;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// The last records, and then those that come
+    Tail(TailArguments),
+    /// All records in order, or a part of them
+    Cat(CatArguments),
+    /// Read every record, check the order, fold everything and print the digest
+    Verify(VerifyArguments),
+}
+
+#[derive(Args)]
+pub(super) struct TailArguments {
+    /// How many of the last records
+    #[arg(short = 'n', long, default_value_t = 10)]
+    lines: u64,
+    /// Do not wait for more (always so with --data)
+    #[arg(long)]
+    no_follow: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+pub(super) struct CatArguments {
+    /// First position
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Last position
+    #[arg(long)]
+    to: Option<u64>,
+    /// Only records of this kind
+    #[arg(long)]
+    kind: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+pub(super) struct VerifyArguments {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
+    match command {
+        Command::Tail(arguments) => tail(arguments, &config, output).await,
+        Command::Cat(arguments) => cat(arguments, &config, output).await,
+        Command::Verify(arguments) => verify(arguments, &config, output).await,
+    }
+}
+
+async fn tail(arguments: TailArguments, config: &Config, output: &Output) -> Outcome {
+    let source = Source::open(&arguments.place, config)?;
+    let mut after = Seq(source.tail().await?.0.saturating_sub(arguments.lines));
+    let reading = source.visit(after, |record| {
+        after = record.seq;
+        print(&record, output);
+        Ok(true)
+    });
+    reading.await?;
+    if let (Source::Server(remote), false) = (&source, arguments.no_follow) {
+        for line in remote.lines(&format!("/v1/events?from={}", after.next()), "text/event-stream")? {
+            if let Some(data) = line?.strip_prefix("data: ") {
+                print(&parse_record(data)?, output);
+            }
+        }
+    }
+    Ok(0)
+}
+
+async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outcome {
+    let kind: Option<Kind> = match &arguments.kind {
+        Some(name) => Some(name.parse().map_err(|_| anyhow::anyhow!("--kind: '{name}' is no kind of event"))?),
+        None => None,
+    };
+    let source = Source::open(&arguments.place, config)?;
+    let reading = source.visit(Seq(arguments.from.saturating_sub(1)), |record| {
+        if arguments.to.is_some_and(|to| record.seq.0 > to) {
+            return Ok(false);
+        }
+        if kind.is_none_or(|kind| record.event().kind() == kind) {
+            print(&record, output);
+        }
+        Ok(true)
+    });
+    reading.await?;
+    Ok(0)
+}
+
+fn print(record: &Record, output: &Output) {
+    if output.is_json() {
+        output.line(&cloud::record_to_structured(record).to_string());
+    } else {
+        let kind = record.event().kind();
+        output.line(&format!("{:>8}  {}  {:<19} {}", record.seq.0, record.fact.time, kind.name(), summary(record.event())));
+    }
+}
+
+/// What a person wants to see of an event in one line.
+fn summary(event: &Event) -> String {
+    let outcome = |success: bool| if success { "ok" } else { "failed" };
+    match event {
+        Event::ToolRegistered(event) => event.tool.to_string(),
+        Event::ToolRemoved(event) => event.tool.to_string(),
+        Event::ExecutionStarted(event) => format!("{}  {:?}", event.execution, event.intent),
+        Event::StepStarted(event) => format!("{}  {} {}", event.execution, event.step, event.tool),
+        Event::StepFinished(event) => format!("{}  {} {} {}", event.execution, event.step, event.tool, outcome(event.success)),
+        Event::ExecutionFinished(event) => format!("{}  {}", event.execution, outcome(event.success)),
+        Event::CapabilityDeclared(event) => event.name.clone(),
+        Event::FeedbackGiven(event) => format!("{:?}", event.verdict),
+        Event::TemplateLoaded(event) => format!("{} ({} edges)", event.name, event.edges.len()),
+        Event::TraceCompleted(event) => format!("{}  {} steps, {}", event.execution, event.steps.len(), outcome(event.success)),
+        Event::EmbeddingComputed(event) => format!("{} {}", event.model, event.text_hash),
+        Event::PredictionServed(event) => format!("{} candidates", event.ranked.len()),
+    }
+}
+
+async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) -> Outcome {
+    let source = Source::open(&arguments.place, config)?;
+    let bar = output.progress("verifying", source.tail().await?.0);
+    let mut state = State::default();
+    let mut problems = Vec::new();
+    let reading = source.visit(Seq::ZERO, |record| {
+        if record.seq <= state.applied() {
+            problems.push(format!("record {} stands after record {}", record.seq, state.applied()));
+        }
+        if state.knows(record.fact.id) {
+            problems.push(format!("record {} repeats the id {}", record.seq, record.fact.id));
+        }
+        state.apply(&record);
+        bar.inc(1);
+        Ok(true)
+    });
+    if let Err(error) = reading.await {
+        problems.push(error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": "));
+    }
+    bar.finish_and_clear();
+    if let Source::Server(remote) = &source {
+        let serving = remote.get("/v1/state")?;
+        let same_place = serving["applied_seq"].as_u64() == Some(state.applied().0);
+        if same_place && serving["digest"].as_str() != Some(&state.digest().to_string()) {
+            problems.push(format!("the server's state at {} differs from a fold of its log", state.applied()));
+        }
+    }
+    let digest = state.digest().to_string();
+    output.json(&json!({"records": state.events(), "last_seq": state.applied().0, "digest": digest, "problems": problems}));
+    for problem in &problems {
+        output.say(format!("damaged: {problem}"));
+    }
+    output.say(format!("{} records up to {}, digest {digest}", state.events(), state.applied()));
+    Ok(if problems.is_empty() { 0 } else { 5 })
+}

@@ -1,0 +1,156 @@
+//! The command line. Human output on a terminal, `--json` for programs; exit codes below.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | failed |
+//! | 2 | wrong arguments or configuration |
+//! | 3 | some events were refused |
+//! | 4 | the server cannot be reached |
+//! | 5 | verification found damage |
+
+mod bench;
+mod dead;
+mod demo;
+mod doctor;
+mod import;
+mod key;
+mod log;
+mod output;
+mod publish;
+mod remote;
+mod serve;
+mod source;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, ConfigError};
+use output::Output;
+
+/// Procedural memory for AI agents: keeps what agents did, learns which tools work together.
+#[derive(Parser)]
+#[command(name = "pml", version, about, max_term_width = 120, after_help = EXIT_CODES)]
+struct Cli {
+    /// Configuration file; keys and defaults are in config/pml.toml of the source
+    #[arg(long, global = true, env = "PML_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 some events were refused, \
+4 the server cannot be reached, 5 verification found damage";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server: embedded log, HTTP on a loopback address
+    Serve(serve::Arguments),
+    /// Learn from traces shipped with the program and serve what was learnt
+    Demo(demo::Arguments),
+    /// Publish events from a file, from standard input or from flags
+    Publish(publish::Arguments),
+    /// Learn the traces of a dataset directory
+    Import(import::ImportArguments),
+    /// Write tools and traces as a dataset directory
+    Export(import::ExportArguments),
+    /// Look at the log
+    #[command(subcommand)]
+    Log(log::Command),
+    /// Look at refused events and send them again
+    #[command(subcommand)]
+    Dead(dead::Command),
+    /// Make an API key for the configuration
+    Key(key::Arguments),
+    /// Check configuration, data directory and server
+    Doctor(doctor::Arguments),
+    /// Measure speed against the raw operation in the same run
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+/// Where to read: a running server, or the data directory of one that is stopped.
+#[derive(Args, Clone)]
+struct Place {
+    /// Address of a running server [default: http:// and the configured http.listen]
+    #[arg(long, env = "PML_URL", conflicts_with = "data")]
+    url: Option<String>,
+    /// API key for that server
+    #[arg(long, env = "PML_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// Data directory of a server that is not running
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// A failure with the exit code it deserves.
+struct Failure {
+    code: u8,
+    error: anyhow::Error,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let code = if error.is::<ConfigError>() {
+            2
+        } else if error.is::<remote::Unreachable>() {
+            4
+        } else {
+            1
+        };
+        Self { code, error }
+    }
+}
+
+/// `Ok` carries the exit code of a command that did its work: 0, or 3 or 5 with a report already printed.
+type Outcome = Result<u8, Failure>;
+
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.json);
+    start_tracing(matches!(cli.command, Command::Serve(_)));
+    let outcome = Config::load(cli.config.as_deref(), std::env::vars())
+        .map_err(Failure::from)
+        .and_then(|config| run(cli.command, config, &output));
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { code, error }) => {
+            output.failure(&error);
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: Command, config: Config, output: &Output) -> Outcome {
+    match command {
+        Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
+        Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
+        Command::Publish(arguments) => publish::run(arguments, &config, output),
+        Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
+        Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
+        Command::Log(command) => on_actors(log::run(command, config, output)),
+        Command::Dead(command) => on_actors(dead::run(command, config, output)),
+        Command::Key(arguments) => key::run(arguments, output),
+        Command::Doctor(arguments) => on_actors(doctor::run(arguments, config, output)),
+        Command::Bench(command) => on_actors(bench::run(command, config, output)),
+    }
+}
+
+/// Actors need a system to live in; so does the log's reader.
+fn on_actors(work: impl Future<Output = Outcome>) -> Outcome {
+    actix_rt::System::new().block_on(work)
+}
+
+/// Logs go to standard error. A server tells what it does; a command speaks only when something is wrong.
+fn start_tracing(serving: bool) {
+    let default = if serving { "info,actix_server=warn" } else { "error" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PML_LOG").unwrap_or_else(|_| default.into());
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+}

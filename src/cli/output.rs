@@ -1,0 +1,81 @@
+//! Printing: tables and sentences for people, JSON for programs. Standard output is for results, standard error for the rest.
+
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+pub(super) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(super) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// For people only.
+    pub(super) fn say(&self, text: impl AsRef<str>) {
+        if !self.json {
+            print_line(text.as_ref());
+        }
+    }
+
+    /// For programs only.
+    pub(super) fn json(&self, value: &Value) {
+        if self.json {
+            print_line(&value.to_string());
+        }
+    }
+
+    /// One line, whoever reads it.
+    pub(super) fn line(&self, text: &str) {
+        print_line(text);
+    }
+
+    pub(super) fn table(&self, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+        if self.json {
+            return;
+        }
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+        if !std::io::stdout().is_terminal() {
+            table.set_width(120);
+        }
+        for row in rows {
+            table.add_row(row);
+        }
+        print_line(&table.to_string());
+    }
+
+    /// A bar on the terminal; nothing where nobody looks.
+    pub(super) fn progress(&self, what: &'static str, len: u64) -> ProgressBar {
+        let visible = !self.json && std::io::stderr().is_terminal();
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style =
+            ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}").expect("a valid template");
+        ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
+    }
+
+    pub(super) fn failure(&self, error: &anyhow::Error) {
+        let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
+        if self.json {
+            print_line(&json!({"error": chain.join(": ")}).to_string());
+        } else {
+            // Nothing is left to do if standard error is gone too.
+            drop(writeln!(std::io::stderr(), "pml: {}", chain.join(": ")));
+        }
+    }
+}
+
+/// A reader that has seen enough (`pml log cat | head`) is no error.
+fn print_line(text: &str) {
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
+        std::process::exit(if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 });
+    }
+}

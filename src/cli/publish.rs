@@ -1,0 +1,135 @@
+//! `pml publish`: events from a file, standard input or flags to a running server.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::output::Output;
+use super::remote::Remote;
+use super::{Outcome, Place};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::event::{Kind, cloud};
+
+/// Events per request when a file holds more.
+const CHUNK_EVENTS: usize = 500;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// CloudEvents as JSON (one, or an array) or one per line; - or nothing reads standard input
+    #[arg(conflicts_with_all = ["kind", "body"])]
+    file: Option<PathBuf>,
+    /// Publish one event of this kind, e.g. step.finished
+    #[arg(long, requires = "body", value_parser = publishable_kind)]
+    kind: Option<Kind>,
+    /// Its data as JSON
+    #[arg(long = "body", value_name = "JSON", requires = "kind")]
+    body: Option<String>,
+    /// Who says so
+    #[arg(long, default_value = "pml-cli")]
+    source: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+fn publishable_kind(text: &str) -> Result<Kind, String> {
+    match text.parse::<Kind>() {
+        Ok(kind) if kind.is_publishable() => Ok(kind),
+        _ => {
+            let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_publishable());
+            Err(format!("kinds are {}", kinds.map(Kind::name).collect::<Vec<_>>().join(", ")))
+        }
+    }
+}
+
+pub(super) fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
+    if arguments.place.data.is_some() {
+        return Err(anyhow::anyhow!("events are published to a running server; start one with `pml serve --data DIR`").into());
+    }
+    let remote = Remote::new(&arguments.place, config);
+    let (content_type, bodies) = match (&arguments.kind, &arguments.body) {
+        (Some(kind), Some(data)) => (cloud::STRUCTURED, vec![one_event(*kind, data, &arguments.source)?]),
+        _ => from_file(arguments.file.as_deref())?,
+    };
+    let mut total = Report::default();
+    for body in bodies {
+        let (status, answer) = remote.post("/v1/events", content_type, &body)?;
+        total.add(status, answer)?;
+    }
+    Ok(total.print(output))
+}
+
+fn one_event(kind: Kind, data: &str, source: &str) -> anyhow::Result<Vec<u8>> {
+    let data: Value = serde_json::from_str(data).map_err(|error| anyhow::anyhow!("--body: {error}"))?;
+    let id = Clock::system().fresh_id().to_string();
+    let event = json!({"specversion": "1.0", "id": id, "source": source, "type": format!("pml.{kind}"), "data": data});
+    Ok(event.to_string().into_bytes())
+}
+
+/// The content of a file as request bodies of bounded size, and what they are: JSON, or JSON lines.
+fn from_file(file: Option<&Path>) -> anyhow::Result<(&'static str, Vec<Vec<u8>>)> {
+    let mut text = Vec::new();
+    match file {
+        Some(path) if path != Path::new("-") => {
+            text = std::fs::read(path).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        }
+        _ => {
+            std::io::stdin().read_to_end(&mut text)?;
+        }
+    }
+    if let Ok(events) = serde_json::from_slice::<Vec<&RawValue>>(&text) {
+        let events: Vec<&[u8]> = events.into_iter().map(|event| event.get().as_bytes()).collect();
+        let bodies = events.chunks(CHUNK_EVENTS).map(|chunk| [b"[", chunk.join(&b","[..]).as_slice(), b"]"].concat());
+        return Ok((cloud::BATCH, bodies.collect()));
+    }
+    if serde_json::from_slice::<&RawValue>(&text).is_ok() {
+        return Ok((cloud::STRUCTURED, vec![text]));
+    }
+    // Whatever this is, line by line: the server says which line is wrong and why.
+    let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
+    Ok(("application/x-ndjson", lines.chunks(CHUNK_EVENTS).map(|chunk| chunk.join(&b"\n"[..])).collect()))
+}
+
+/// The answers to one or more requests, added up.
+#[derive(Default)]
+pub(super) struct Report {
+    results: Vec<Value>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, status: u16, mut answer: Value) -> anyhow::Result<()> {
+        match answer["results"].take() {
+            Value::Array(results) => self.results.extend(results),
+            _ => anyhow::bail!("the server answered {status}: {}", answer["error"].as_str().unwrap_or("no reason given")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn count(&self, status: &str) -> usize {
+        self.results.iter().filter(|result| result["status"] == status).count()
+    }
+
+    /// Why each refused event was refused.
+    pub(super) fn refusals(&self) -> Vec<String> {
+        let refused = self.results.iter().filter(|result| result["status"] == "refused");
+        refused.map(|result| result["error"]["message"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// One line per refused event and a summary; the exit code says whether any was refused.
+    pub(super) fn print(&self, output: &Output) -> u8 {
+        let [accepted, duplicate, refused] = ["accepted", "duplicate", "refused"].map(|status| self.count(status));
+        output.json(&json!({"accepted": accepted, "duplicate": duplicate, "refused": refused, "results": self.results}));
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        for result in self.results.iter().filter(|result| result["status"] == "refused") {
+            output.say(format!("refused {}: {}", text(&result["id"]), text(&result["error"]["message"])));
+        }
+        output.say(format!("{accepted} accepted, {duplicate} already known, {refused} refused"));
+        if refused > 0 {
+            output.say("refused events are kept: `pml dead list` shows them, `pml dead redrive` sends them again");
+        }
+        if refused > 0 { 3 } else { 0 }
+    }
+}

@@ -1,0 +1,94 @@
+//! Talking to a running server.
+
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::{Agent, Body, http::Response};
+
+use super::Place;
+use crate::config::Config;
+
+/// Pause before a request that met back-pressure is sent again, and how often that is done.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+const RETRIES_MAX: u32 = 60;
+
+/// The server is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reach {url} ({problem}); start one with `pml serve`, or name another with --url")]
+pub(super) struct Unreachable {
+    url: String,
+    problem: String,
+}
+
+pub(super) struct Remote {
+    agent: Agent,
+    base: String,
+    key: Option<String>,
+}
+
+impl Remote {
+    pub(super) fn new(place: &Place, config: &Config) -> Self {
+        let base = place.url.clone().unwrap_or_else(|| format!("http://{}", config.http.listen));
+        let agent = Agent::config_builder().http_status_as_error(false).timeout_connect(Some(Duration::from_secs(5))).build();
+        Self { agent: agent.into(), base: base.trim_end_matches('/').to_owned(), key: place.key.clone() }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.base
+    }
+
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
+        read_json(self.send_get(path, "application/json")?)
+    }
+
+    /// Posts a body and returns the answer's status and JSON; waits out back-pressure.
+    pub(super) fn post(&self, path: &str, content_type: &str, body: &[u8]) -> anyhow::Result<(u16, Value)> {
+        for _ in 0..RETRIES_MAX {
+            let mut request = self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
+            if let Some(key) = &self.key {
+                request = request.header("authorization", format!("Bearer {key}"));
+            }
+            let mut response = request.send(body).map_err(|error| self.unreachable(&error))?;
+            let status = response.status().as_u16();
+            if status == 429 || status == 503 {
+                std::thread::sleep(RETRY_PAUSE);
+                continue;
+            }
+            return Ok((status, response.body_mut().read_json()?));
+        }
+        anyhow::bail!("{} is busy; try again later", self.base)
+    }
+
+    /// The lines of a streamed answer.
+    pub(super) fn lines(&self, path: &str, accept: &str) -> anyhow::Result<impl Iterator<Item = std::io::Result<String>>> {
+        let response = self.send_get(path, accept)?;
+        if response.status().is_success() {
+            return Ok(BufReader::new(response.into_body().into_reader()).lines());
+        }
+        read_json(response)?;
+        anyhow::bail!("{} answered without a stream", self.base)
+    }
+
+    fn send_get(&self, path: &str, accept: &str) -> anyhow::Result<Response<Body>> {
+        let mut request = self.agent.get(format!("{}{path}", self.base)).header("accept", accept);
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        Ok(request.call().map_err(|error| self.unreachable(&error))?)
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Unreachable {
+        Unreachable { url: self.base.clone(), problem: error.to_string() }
+    }
+}
+
+fn read_json(mut response: Response<Body>) -> anyhow::Result<Value> {
+    let status = response.status();
+    let value: Value = response.body_mut().read_json()?;
+    if !status.is_success() {
+        let problem = value.get("error").and_then(Value::as_str).unwrap_or("no reason given");
+        anyhow::bail!("the server answered {status}: {problem}");
+    }
+    Ok(value)
+}
