@@ -1,3 +1,4 @@
 //! The one integration binary.
 
 mod bus_contract;
+mod log_contract;
