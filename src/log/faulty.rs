@@ -1,1 +1,96 @@
+//! A log that fails on purpose: before the write, within it, or after it. Reads are never touched.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use tokio::sync::watch;
+
+use super::{AppendError, Appended, EventLog, ReadError, SharedLog};
+use crate::core::event::{NewRecord, Record};
+use crate::core::id::{RecordId, Seq};
+
+/// What happens to one call of `append`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// Nothing is written, and the caller is told so.
+    Before,
+    /// The first half is written (rounded down), and the caller is told that nobody knows.
+    Within,
+    /// All is written, and the caller is told that nobody knows.
+    After,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("injected fault")]
+struct Injected;
+
+pub struct FaultyLog {
+    inner: SharedLog,
+    plan: Mutex<Box<dyn Iterator<Item = Fault> + Send>>,
+}
+
+impl FaultyLog {
+    /// One fault per call of `append`, in the order of the calls; none once the plan has ended.
+    pub fn new(inner: SharedLog, plan: impl Iterator<Item = Fault> + Send + 'static) -> Self {
+        Self { inner, plan: Mutex::new(Box::new(plan)) }
+    }
+
+    fn next_fault(&self) -> Fault {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or(Fault::None)
+    }
+}
+
+/// An endless plan in which all faults are equally frequent: the same seed, the same plan.
+pub fn seeded(seed: u64) -> impl Iterator<Item = Fault> + Send {
+    // SplitMix64 (Steele, Lea, Flood 2014): any seed is good, zero included.
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        match (mixed ^ (mixed >> 31)) % 4 {
+            0 => Fault::None,
+            1 => Fault::Before,
+            2 => Fault::Within,
+            _ => Fault::After,
+        }
+    })
+}
+
+impl EventLog for FaultyLog {
+    fn append(&self, mut facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
+        // The fault is drawn, and the inner call made, when this one is: the place in the order is taken here.
+        let fault = self.next_fault();
+        if fault == Fault::Before {
+            return ready(Err(AppendError::Determinate(Injected.into()))).boxed();
+        }
+        if fault == Fault::Within {
+            facts.truncate(facts.len() / 2);
+        }
+        let written = self.inner.append(facts);
+        if fault == Fault::None {
+            return written;
+        }
+        async {
+            // An error of the log itself is the truth and comes first.
+            written.await?;
+            Err(AppendError::Indeterminate(Injected.into()))
+        }
+        .boxed()
+    }
+
+    fn read(&self, after: Seq, limit: usize) -> BoxFuture<'static, Result<Vec<Record>, ReadError>> {
+        self.inner.read(after, limit)
+    }
+
+    fn find(&self, id: RecordId) -> BoxFuture<'static, Result<Option<Seq>, ReadError>> {
+        self.inner.find(id)
+    }
+
+    fn tail(&self) -> watch::Receiver<Seq> {
+        self.inner.tail()
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! `events`: seq -> record in the compact form of `core::event::stored`. `ids`: record id -> seq, the dedupe index. `dead`: refused
-//! events (see `dead`). `meta`: the format of the file. All tables change in the same transaction.
+//! events (see `dead`). `meta`: the format of the file, and the last number given to a dead letter. All tables change in the same
+//! transaction.
 //!
 //! # Writing
 //! Callers put their facts into a bounded queue and wait. The writer takes what is waiting, up to a limit, writes it as one durable
@@ -38,6 +39,7 @@ pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("d
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 const FORMAT_KEY: &str = "format";
+const DEAD_LAST_KEY: &str = "dead_last";
 const FORMAT: u64 = 1;
 const FILE_NAME: &str = "log.redb";
 /// Page cache; the default of a gigabyte is more than the whole program should use.
@@ -136,6 +138,10 @@ fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
         let (format, last) = {
             let mut meta = transaction.open_table(META)?;
             let found = meta.get(FORMAT_KEY)?.map(|format| format.value());
+            if let Some(newer) = found.filter(|&found| found > FORMAT) {
+                // Its tables may be of other types; dropping the transaction leaves them alone.
+                return Ok((newer, Seq::ZERO));
+            }
             if found.is_none() {
                 meta.insert(FORMAT_KEY, FORMAT)?;
             }

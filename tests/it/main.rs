@@ -4,4 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a builder fails the test that used it, which is what it is for")]
 
 mod bus_contract;
+mod dead_letters;
+mod faulty_log;
 mod golden;
+mod log_contract;

@@ -40,10 +40,84 @@ impl Recent {
     pub(super) fn read(&self, after: Seq, limit: usize) -> Option<Vec<Record>> {
         let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, _) = window.records.front()?;
-        if after.next() < first.seq {
+        // Saturating: callers may ask for what follows the last possible position.
+        if after.0.saturating_add(1) < first.seq.0 {
             return None;
         }
         let from = window.records.partition_point(|(record, _)| record.seq <= after);
         Some(window.records.range(from..).take(limit).map(|(record, _)| record.clone()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::core::event::{Event, NewRecord, ToolRemoved};
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    fn record(seq: u64) -> Record {
+        let at = Timestamp::from_micros(0);
+        let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
+        let id = RecordId::from_parts(at, seq.into());
+        Record {
+            seq: Seq(seq),
+            recorded_at: at,
+            fact: Arc::new(NewRecord { id, time: at, source: "".into(), causation: None, event }),
+        }
+    }
+
+    fn window(seqs: impl Iterator<Item = u64>, size: usize) -> Recent {
+        let recent = Recent::default();
+        recent.extend(seqs.map(|seq| (record(seq), size)).collect());
+        recent
+    }
+
+    fn read(recent: &Recent, after: u64, limit: usize) -> Option<Vec<u64>> {
+        recent.read(Seq(after), limit).map(|records| records.iter().map(|record| record.seq.0).collect())
+    }
+
+    #[test]
+    fn an_empty_window_knows_nothing() {
+        assert_eq!(read(&Recent::default(), 0, 10), None);
+        assert_eq!(read(&Recent::default(), u64::MAX, 10), None);
+    }
+
+    #[test]
+    fn the_window_answers_as_far_back_as_it_reaches() {
+        let recent = window(5..=8, 1);
+        assert_eq!(read(&recent, 3, 10), None);
+        assert_eq!(read(&recent, 4, 10), Some(vec![5, 6, 7, 8]));
+        assert_eq!(read(&recent, 4, 2), Some(vec![5, 6]));
+        assert_eq!(read(&recent, 6, 10), Some(vec![7, 8]));
+        for after in [8, 9, u64::MAX] {
+            assert_eq!(read(&recent, after, 10), Some(vec![]), "after {after}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_leave_when_there_are_too_many_bytes() {
+        let recent = window(1..=2, BYTES_MAX / 2);
+        assert_eq!(read(&recent, 0, 10), Some(vec![1, 2]));
+        recent.extend(vec![(record(3), 1)]);
+        assert_eq!(read(&recent, 0, 10), None);
+        assert_eq!(read(&recent, 1, 10), Some(vec![2, 3]));
+        recent.extend(vec![(record(4), BYTES_MAX)]);
+        assert_eq!(read(&recent, 3, 10), Some(vec![4]));
+        recent.extend(vec![(record(5), BYTES_MAX + 1)]);
+        assert_eq!(read(&recent, 5, 10), None, "a record larger than the window is not kept");
+        recent.extend(vec![(record(6), 1)]);
+        assert_eq!(read(&recent, 5, 10), Some(vec![6]), "nor does it stay in the way");
+    }
+
+    #[test]
+    fn the_oldest_leave_when_there_are_too_many_records() {
+        let last = RECORDS_MAX as u64 + 1;
+        let recent = window(1..=last, 1);
+        assert_eq!(read(&recent, 0, 1), None);
+        assert_eq!(read(&recent, 1, 1), Some(vec![2]));
+        assert_eq!(read(&recent, last - 1, 10), Some(vec![last]));
     }
 }

@@ -7,7 +7,7 @@ use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::recent::Recent;
-use super::{AppendError, Appended, DEAD, EVENTS, IDS, RedbOptions};
+use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, EVENTS, IDS, META, RedbOptions};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::Seq;
@@ -180,11 +180,14 @@ impl Writer {
 
     fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, redb::Error> {
         let mut dead = transaction.open_table(DEAD)?;
-        let mut number = dead.last()?.map_or(0, |(number, _)| number.value());
+        let mut meta = transaction.open_table(META)?;
+        // Remembered apart from the letters: whoever still holds the number of a removed one must not hit another with it.
+        let mut number = meta.get(DEAD_LAST_KEY)?.map_or(0, |number| number.value());
         for letter in letters {
             number += 1;
             dead.insert(number, letter.encode(self.clock.now()).as_slice())?;
         }
+        meta.insert(DEAD_LAST_KEY, number)?;
         let mut dropped = 0_usize;
         while dead.len()? > self.options.dead_letters_max as u64 {
             dead.pop_first()?;

@@ -1,0 +1,99 @@
+use pml::clock::Clock;
+use pml::dead::{DeadLetter, DeadLetters, NewDeadLetter};
+use pml::log::{RedbLog, RedbOptions};
+use tempfile::TempDir;
+
+fn open(home: &TempDir, dead_letters_max: usize) -> RedbLog {
+    let options = RedbOptions { group_records_max: 100, queue_appends_max: 100, dead_letters_max };
+    RedbLog::open(home.path(), options, Clock::system()).expect("the directory is ours")
+}
+
+fn letter(name: &str) -> NewDeadLetter {
+    NewDeadLetter {
+        reason: "unknown_kind".to_owned(),
+        field: "type".to_owned(),
+        message: format!("no such kind: {name}"),
+        origin: "http".to_owned(),
+        // Not text: the original bytes come back whatever they were.
+        bytes: [name.as_bytes(), &[0, 0xff]].concat(),
+    }
+}
+
+async fn bury<const N: usize>(log: &RedbLog, names: [&str; N]) {
+    log.bury(names.map(letter).into()).await.expect("the log takes letters");
+}
+
+async fn list(log: &RedbLog, after: u64, limit: usize) -> Vec<DeadLetter> {
+    log.list(after, limit).await.expect("the log can be read")
+}
+
+fn letters(listed: &[DeadLetter]) -> Vec<NewDeadLetter> {
+    listed.iter().map(|dead| dead.letter.clone()).collect()
+}
+
+#[tokio::test]
+async fn buried_letters_are_listed_page_by_page_as_they_came() {
+    let home = TempDir::new().unwrap();
+    let log = open(&home, 100);
+    assert_eq!(list(&log, 0, 10).await, []);
+    bury(&log, ["a", "b"]).await;
+    bury(&log, ["c", "d", "e"]).await;
+    let all = list(&log, 0, 10).await;
+    assert_eq!(letters(&all), ["a", "b", "c", "d", "e"].map(letter));
+    assert!(all.windows(2).all(|pair| pair[0].number < pair[1].number && pair[0].at < pair[1].at));
+    assert_eq!(list(&log, 0, 2).await, all[..2]);
+    assert_eq!(list(&log, all[1].number, 2).await, all[2..4]);
+    assert_eq!(list(&log, all[3].number, 2).await, all[4..]);
+    assert_eq!(list(&log, all[4].number, 2).await, []);
+}
+
+#[tokio::test]
+async fn removed_letters_are_gone_and_removing_them_again_is_harmless() {
+    let home = TempDir::new().unwrap();
+    let log = open(&home, 100);
+    bury(&log, ["a", "b", "c"]).await;
+    let all = list(&log, 0, 10).await;
+    for _ in 0..2 {
+        log.remove(vec![all[0].number, all[2].number, 999]).await.unwrap();
+        assert_eq!(list(&log, 0, 10).await, all[1..2]);
+    }
+}
+
+/// Two people redrive the same letters; between their removals a new letter comes. It must not answer to an old number.
+#[tokio::test]
+async fn a_number_is_never_given_to_another_letter() {
+    let home = TempDir::new().unwrap();
+    let log = open(&home, 100);
+    bury(&log, ["a", "b"]).await;
+    let numbers: Vec<_> = list(&log, 0, 10).await.iter().map(|dead| dead.number).collect();
+    log.remove(numbers.clone()).await.unwrap();
+    drop(log);
+    let log = open(&home, 100);
+    bury(&log, ["c"]).await;
+    log.remove(numbers).await.unwrap();
+    assert_eq!(letters(&list(&log, 0, 10).await), [letter("c")]);
+}
+
+#[tokio::test]
+async fn the_oldest_letters_give_way_at_the_limit() {
+    let home = TempDir::new().unwrap();
+    let log = open(&home, 3);
+    bury(&log, ["a", "b"]).await;
+    bury(&log, ["c", "d"]).await;
+    assert_eq!(letters(&list(&log, 0, 10).await), ["b", "c", "d"].map(letter));
+    bury(&log, ["e", "f", "g", "h", "i"]).await;
+    assert_eq!(letters(&list(&log, 0, 10).await), ["g", "h", "i"].map(letter));
+}
+
+#[tokio::test]
+async fn letters_survive_reopening() {
+    let home = TempDir::new().unwrap();
+    let log = open(&home, 3);
+    bury(&log, ["a", "b", "c"]).await;
+    let before = list(&log, 0, 10).await;
+    drop(log);
+    let log = open(&home, 3);
+    assert_eq!(list(&log, 0, 10).await, before);
+    bury(&log, ["d"]).await;
+    assert_eq!(letters(&list(&log, 0, 10).await), ["b", "c", "d"].map(letter));
+}
