@@ -23,6 +23,7 @@ pub mod actors;
 pub mod publisher;
 pub mod runtime;
 
+pub mod bench;
 pub mod cli;
 pub mod gateway;
 

@@ -1,13 +1,41 @@
-//! `pml bench`.
+//! `pml bench`: speed, as ratios to a floor measured in the same run.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
 use super::Outcome;
 use super::output::Output;
+use super::scratch::Scratch;
+use crate::bench::{Case, ingest, replay};
 use crate::config::Config;
-use clap::Subcommand;
+
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// x
-    Ingest,
+    /// Publishing: the in-process client and HTTP, next to raw redb group commits of the same bytes
+    Ingest(Size<200_000>),
+    /// Folding a log at start, next to a raw scan that only decodes
+    Replay(Size<1_000_000>),
 }
-pub(super) async fn run(_c: Command, _config: Config, _output: &Output) -> Outcome {
+
+#[derive(Args)]
+pub(super) struct Size<const DEFAULT: usize> {
+    /// How many events
+    #[arg(long, default_value_t = DEFAULT)]
+    events: usize,
+}
+
+pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
+    let scratch = Scratch::new("bench")?;
+    let (name, cases) = match command {
+        Command::Ingest(size) => ("ingest", ingest::run(&config, scratch.path(), size.events).await?),
+        Command::Replay(size) => ("replay", replay::run(&config, scratch.path(), size.events).await?),
+    };
+    output.json(&json!({"bench": name, "cases": cases}));
+    let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
+    let row = |case: &Case| {
+        let Case { case, value, unit, floor, ratio } = case;
+        vec![(*case).to_owned(), number(Some(*value), 0), (*unit).to_owned(), number(*floor, 0), number(*ratio, 2)]
+    };
+    output.table(&["case", "value", "unit", "floor", "ratio"], cases.iter().map(row));
     Ok(0)
 }

@@ -1,13 +1,13 @@
 //! `pml demo`: learn from the shipped traces, show what was learnt, serve it until Ctrl-C.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
 
 use super::import::{events_of, publish_all};
 use super::output::Output;
+use super::scratch::Scratch;
 use super::serve::until_stopped;
 use super::{Failure, Outcome};
 use crate::clock::Clock;
@@ -30,21 +30,10 @@ pub(super) struct Arguments {
     no_serve: bool,
 }
 
-/// A directory that goes when the demo ends.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, path = %self.0.display(), "cannot remove the demo's directory");
-        }
-    }
-}
-
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
     let clock = Clock::system();
-    let scratch = Scratch(std::env::temp_dir().join(format!("pml-demo-{}", clock.fresh_id())));
-    config.data_dir.clone_from(&scratch.0);
+    let scratch = Scratch::new("demo")?;
+    config.data_dir = scratch.path().to_owned();
     if let Some(listen) = arguments.listen {
         config.set_listen(listen)?;
     }

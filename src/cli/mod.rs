@@ -19,6 +19,7 @@ mod log;
 mod output;
 mod publish;
 mod remote;
+mod scratch;
 mod serve;
 mod source;
 

@@ -41,7 +41,6 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const FORMAT_KEY: &str = "format";
 const DEAD_LAST_KEY: &str = "dead_last";
 const FORMAT: u64 = 1;
-const FILE_NAME: &str = "log.redb";
 /// Page cache; the default of a gigabyte is more than the whole program should use.
 const CACHE_BYTES: usize = 128 << 20;
 
@@ -65,9 +64,12 @@ pub struct RedbLog {
 }
 
 impl RedbLog {
+    /// Name of the file in the data directory.
+    pub const FILE_NAME: &str = "log.redb";
+
     /// Opens or creates the log in `directory`.
     pub fn open(directory: &Path, options: RedbOptions, clock: Clock) -> Result<Self, OpenError> {
-        let path = directory.join(FILE_NAME);
+        let path = directory.join(Self::FILE_NAME);
         let storage = |source: Box<dyn std::error::Error + Send + Sync>| OpenError::Storage { path: path.clone(), source };
         std::fs::create_dir_all(directory).map_err(|error| storage(error.into()))?;
         let database = match Database::builder().set_cache_size(CACHE_BYTES).create(&path) {
@@ -90,7 +92,7 @@ impl RedbLog {
 
     /// Whether `directory` holds a log.
     pub fn exists(directory: &Path) -> bool {
-        directory.join(FILE_NAME).exists()
+        directory.join(Self::FILE_NAME).exists()
     }
 
     fn submit<T: Send + 'static>(

@@ -1,0 +1,61 @@
+//! What `pml bench` measures: the program's own path next to the raw operation, in the same run. A ratio of 1.0 is as fast as the
+//! floor.
+
+pub mod ingest;
+pub mod replay;
+mod workload;
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// One measurement.
+#[derive(Serialize)]
+pub struct Case {
+    pub case: &'static str,
+    pub value: f64,
+    pub unit: &'static str,
+    /// The raw operation in the same unit; `None` where there is none to compare with.
+    pub floor: Option<f64>,
+    pub ratio: Option<f64>,
+}
+
+impl Case {
+    fn rate(case: &'static str, value: f64, floor: f64) -> Self {
+        Self { case, value, unit: "events/s", floor: Some(floor), ratio: Some(value / floor) }
+    }
+}
+
+/// Wall time of some work.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(clippy::disallowed_methods, reason = "measuring is what a benchmark is for")]
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// How many per second, if `count` took from the start until now.
+    #[expect(clippy::cast_precision_loss, reason = "event counts stay far below 2^52")]
+    fn rate(&self, count: usize) -> f64 {
+        count as f64 / self.elapsed().as_secs_f64()
+    }
+}
+
+/// The middle of several measurements: one disturbed run does not count.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Peak memory of this process in megabytes, where the system tells.
+fn peak_memory_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes / 1024.0)
+}

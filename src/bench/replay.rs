@@ -1,0 +1,100 @@
+//! Events per second from the log into the state, next to a raw scan that decodes and forgets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{Database, ReadableDatabase};
+
+use super::{Case, Stopwatch, median, peak_memory_mb, workload};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::event::{Event, NewRecord, stored};
+use crate::core::id::{RecordId, Seq};
+use crate::core::trace::OpenExecutions;
+use crate::log::{EventLog, RedbLog, raw};
+use crate::runtime::{Runtime, open_log};
+
+const APPEND_EVENTS: usize = 8_192;
+const RUNS: usize = 3;
+
+/// Writes a log of `events` records below `scratch`, then measures starting the program on it.
+pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
+    let directory = scratch.join("replay");
+    let config = Config { data_dir: directory.clone(), ..config.clone() };
+    let records = write_history(&config, &directory, events).await?;
+    let (mut floors, mut folds) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        floors.push(scan_and_decode(&directory, records)?);
+        folds.push(start_and_fold(&config, records).await?);
+    }
+    let mut cases = vec![Case::rate("fold", median(folds), median(floors))];
+    if let Some(value) = peak_memory_mb() {
+        cases.push(Case { case: "fold_peak_memory", value, unit: "MB", floor: None, ratio: None });
+    }
+    Ok(cases)
+}
+
+/// A history as it would be after serving: what agents published, and the traces pml made of it.
+async fn write_history(config: &Config, directory: &Path, events: usize) -> anyhow::Result<usize> {
+    let log = open_log(config, directory, Clock::system())?;
+    let clock = Clock::system();
+    // A trace follows each run: five records published become six, roughly.
+    let published = workload::published(events - events / 6, &clock);
+    let mut open = OpenExecutions::default();
+    let mut batch = Vec::with_capacity(APPEND_EVENTS);
+    let mut written = 0;
+    for fact in published {
+        let fact = Arc::new(fact);
+        open.apply(&fact);
+        let trace = completed(&fact, &open, &clock);
+        batch.push(fact);
+        if let Some(trace) = trace {
+            open.apply(&trace);
+            batch.push(trace);
+        }
+        if batch.len() >= APPEND_EVENTS {
+            written += log.append(std::mem::take(&mut batch)).await?.len();
+        }
+    }
+    written += log.append(batch).await?.len();
+    Ok(written)
+}
+
+fn completed(fact: &NewRecord, open: &OpenExecutions, clock: &Clock) -> Option<Arc<NewRecord>> {
+    let Event::ExecutionFinished(finished) = &fact.event else { return None };
+    let trace = open.get(&finished.execution)?.complete(&finished.execution, false);
+    let id: RecordId = clock.fresh_id();
+    let event = Event::TraceCompleted(trace);
+    Some(Arc::new(NewRecord { id, time: fact.time, source: "pml/trace".into(), causation: None, event }))
+}
+
+/// The floor: one pass over the stored bytes that decodes every record and drops it.
+fn scan_and_decode(directory: &Path, records: usize) -> anyhow::Result<f64> {
+    let database = Database::open(directory.join(RedbLog::FILE_NAME))?;
+    let mut read = 0;
+    let watch = Stopwatch::start();
+    raw::scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
+        let record = stored::decode(seq, bytes).map_err(|source| crate::log::ReadError::Corrupt { seq, source })?;
+        read += usize::from(std::hint::black_box(record).seq > Seq::ZERO);
+        Ok(())
+    })?;
+    let rate = watch.rate(records);
+    anyhow::ensure!(read == records, "read {read} of {records} records");
+    // Dropping a database that saw only reads does not write; this makes sure nothing holds it open.
+    drop(database.begin_read()?);
+    Ok(rate)
+}
+
+/// What a start of the program does: the fold catches up with the whole log.
+async fn start_and_fold(config: &Config, records: usize) -> anyhow::Result<f64> {
+    let mut config = config.clone();
+    // The templates would be new records.
+    config.templates.path = String::new();
+    let watch = Stopwatch::start();
+    let runtime = Runtime::start(&config, Clock::system()).await?;
+    let rate = watch.rate(records);
+    let folded = runtime.views.current().events();
+    runtime.stop().await;
+    anyhow::ensure!(folded == records as u64, "folded {folded} of {records} records");
+    Ok(rate)
+}
