@@ -2,4 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic in a builder fails the test that used it, which is what it is for")]
 
+mod fold;
+mod given;
 mod golden;
+mod learning;
