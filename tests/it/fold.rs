@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pml::core::event::{Event, NewRecord, Record};
+use pml::core::event::{CapabilityDeclared, Event, NewRecord, Record, ToolAnnotations, ToolRegistered};
 use pml::core::id::ExecutionId;
 use pml::core::state::State;
 use pml::core::trace::OpenExecutions;
@@ -180,6 +180,25 @@ fn folded(records: &[Record]) -> State {
 fn knowledge(state: &State) -> String {
     let State { tools, executions, traces, graph, transitions, capabilities, templates, .. } = state;
     format!("{:?}", (tools, executions, traces, graph, transitions, capabilities, templates))
+}
+
+/// A broken producer may use an id for two different facts: the digest must tell them apart by what they say.
+#[test]
+fn an_empty_text_and_none_differ_in_the_digest() {
+    let digest = |event: Event| folded(&[record(1, &fact(1, event))]).digest();
+    let declared = |code: Option<String>| match given::declared("archive", &["zip:pack"]) {
+        Event::CapabilityDeclared(declared) => digest(Event::CapabilityDeclared(CapabilityDeclared { code, ..declared })),
+        other => unreachable!("{other:?}"),
+    };
+    assert_ne!(declared(None), declared(Some(String::new())));
+    let titled = |title: Option<String>| match given::registered("zip:pack", "Pack files") {
+        Event::ToolRegistered(tool) => {
+            let annotations = Some(ToolAnnotations { title, ..ToolAnnotations::default() });
+            digest(Event::ToolRegistered(ToolRegistered { annotations, ..tool }))
+        }
+        other => unreachable!("{other:?}"),
+    };
+    assert_ne!(titled(None), titled(Some(String::new())));
 }
 
 proptest! {
