@@ -83,7 +83,7 @@ impl Metrics {
         self.capabilities.set(view.capabilities.len() as u64);
         self.edges.set(view.graph.edge_count() as u64);
         self.open_executions.set(view.executions.len() as u64);
-        self.traces.set(view.traces.len() as u64);
+        self.traces.set(view.executions.traces_len() as u64);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string cannot fail");
         text

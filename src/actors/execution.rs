@@ -1,8 +1,8 @@
 //! execution: takes what agents publish, decides what is admitted, appends it, and answers only then.
 //!
-//! What waits is decided and appended as one group while the next group gathers: one group is under way at a time, so every
-//! decision rests on what the log holds. An event that refers to something unknown may only have overtaken it; it is held back for
-//! a while (`reorder`) before it is refused. What is refused goes to the dead letters, unless the log already holds that id: then
+//! What waits is decided and appended as one group while the next one gathers. A decision rests on what the log holds and on the
+//! groups under way; if one of those fails, the actor starts over from the log. An event that refers to something unknown may only
+//! have overtaken it; it is held back for a while (`reorder`) before it is refused. What is refused goes to the dead letters, unless the log already holds that id: then
 //! it is a repeat, and the answer is where the first one stands.
 
 mod group;
@@ -20,11 +20,12 @@ use super::graph_sync::Views;
 use super::{Failure, Records};
 use crate::clock::Clock;
 use crate::config;
-use crate::core::event::{Event, NewRecord};
+use crate::core::event::{Event, Kind, NewRecord};
+use crate::core::execution::admit;
 use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
-use crate::core::trace::OpenExecutions;
+use crate::core::trace::Executions;
 use crate::dead::DeadLetters;
 use crate::failpoint;
 use crate::log::{Appended, SharedLog};
@@ -32,6 +33,8 @@ use crate::metrics::{ByKind, ByReason, Metrics};
 use group::{Group, Settled};
 use reorder::Reorder;
 
+/// One group is decided while another is written.
+const GROUPS_UNDER_WAY_MAX: usize = 2;
 /// Records handled at once when following the log.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
@@ -109,7 +112,7 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             next_request: 0,
-            busy: false,
+            groups_under_way: 0,
         }
     });
     address.send_replace(Some(actor.clone()));
@@ -120,15 +123,15 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
 
 pub(crate) struct Execution {
     parts: ExecutionParts,
-    /// What the log holds about executions, plus what the group under way adds to it.
-    executions: OpenExecutions,
+    /// What the log holds about executions, plus what the groups under way add to it.
+    executions: Executions,
     reorder: Reorder,
     queue: VecDeque<Item>,
     /// Requests that still wait for the verdict on some event.
     requests: BTreeMap<u64, Request>,
     next_request: u64,
-    /// A group is under way.
-    busy: bool,
+    /// How many are being written.
+    groups_under_way: usize,
 }
 
 /// One event of a request.
@@ -181,10 +184,10 @@ impl Handler<Publish> for Execution {
 impl Handler<Records> for Execution {
     type Result = Result<(), Failure>;
 
-    /// Other writers' records, above all `trace.completed`, and one's own again, which changes nothing. Also the tick that lets
-    /// events stop waiting for what never came.
+    /// The closings that the trace actor wrote; the rest are this actor's own records, noted when they were admitted. Also the tick
+    /// that lets events stop waiting for what never came.
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
-        for record in &records {
+        for record in records.iter().filter(|record| record.event().kind() == Kind::TraceCompleted) {
             self.executions.apply(&record.fact);
         }
         self.pump(context);
@@ -193,21 +196,21 @@ impl Handler<Records> for Execution {
 }
 
 impl Execution {
-    /// Starts the next group if none is under way: decide, append, bury; `settle` gets the rest done.
+    /// Starts the next group unless enough are under way: decide, append, bury; `settle` gets the rest done.
     fn pump(&mut self, context: &mut Context<Self>) {
-        if self.busy {
+        if self.groups_under_way == GROUPS_UNDER_WAY_MAX {
             return;
         }
         let group = self.decide();
         if group.is_empty() {
             return;
         }
-        self.busy = true;
+        self.groups_under_way += 1;
         let work = group.write(Arc::clone(&self.parts.log), Arc::clone(&self.parts.dead)).into_actor(self);
         context.spawn(work.map(|settled, actor, context| match settled {
             Ok(settled) => {
                 actor.settle(settled);
-                actor.busy = false;
+                actor.groups_under_way -= 1;
                 actor.pump(context);
             }
             Err(failure) => {
@@ -249,7 +252,14 @@ impl Execution {
         }
         let now = self.parts.clock.now();
         for (item, refusal) in settled.waiting {
-            self.reorder.hold(item, refusal, now);
+            // The group decided meanwhile may have brought what this one waits for.
+            let healed =
+                item.content.as_ref().is_ok_and(|fact| admit(&self.executions, &fact.event, &self.parts.limits).is_ok());
+            if healed {
+                self.queue.push_back(item);
+            } else {
+                self.reorder.hold(item, refusal, now);
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! graph-sync: the one owner of the [`State`]. Folds record by record and publishes an immutable view after every batch.
+//! graph-sync: the one owner of the [`State`]. Folds record by record and publishes an immutable view after every batch, less often while it
+//! is far behind.
 
 use std::sync::Arc;
 
@@ -56,13 +57,26 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
     let (log, stop, batch_max) = (Arc::clone(&parts.log), parts.stop.clone(), parts.batch_records_max);
     let actor = GraphSync::create(|context| {
         context.set_mailbox_capacity(parts.mailbox);
-        GraphSync { state, views: parts.views, bus: parts.bus, subjects: parts.subjects }
+        GraphSync {
+            state,
+            unpublished: 0,
+            batch_records_max: batch_max,
+            views: parts.views,
+            bus: parts.bus,
+            subjects: parts.subjects,
+        }
     });
     follow(log, position, batch_max, actor, stop).await
 }
 
+/// Records between two views while the fold is behind. After a view the maps are shared and every first write copies a node.
+const VIEW_EVERY_RECORDS: usize = 65_536;
+
 struct GraphSync {
     state: State,
+    /// Records folded since the last view.
+    unpublished: usize,
+    batch_records_max: usize,
     views: watch::Sender<Arc<State>>,
     bus: SharedBus,
     subjects: Subjects,
@@ -81,8 +95,12 @@ impl Handler<Records> for GraphSync {
             failpoint::pass("graph_sync.record");
             notices.extend(self.state.apply(record).into_iter().map(|notice| (record.seq, notice)));
         }
-        if !records.is_empty() {
+        self.unpublished += records.len();
+        // A full batch means that more is waiting: while the fold catches up, a view now and then is enough.
+        let caught_up = records.len() < self.batch_records_max;
+        if self.unpublished > 0 && (caught_up || self.unpublished >= VIEW_EVERY_RECORDS) {
             self.views.send_replace(Arc::new(self.state.clone()));
+            self.unpublished = 0;
         }
         let (bus, subjects) = (Arc::clone(&self.bus), self.subjects.clone());
         Box::pin(async move {

@@ -16,7 +16,7 @@ use crate::config;
 use crate::core::event::{Event, NewRecord};
 use crate::core::id::{ExecutionId, RecordId};
 use crate::core::time::Timestamp;
-use crate::core::trace::{OpenExecution, OpenExecutions};
+use crate::core::trace::{Executions, OpenExecution};
 use crate::failpoint;
 use crate::log::{AppendError, SharedLog};
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
 }
 
 struct Trace {
-    executions: OpenExecutions,
+    executions: Executions,
     /// The open executions that are not being closed.
     heard: BTreeMap<ExecutionId, Heard>,
     /// The `look_at` of every member of `heard`, soonest first.

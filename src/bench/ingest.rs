@@ -29,11 +29,12 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
     let (mut floors, mut embedded, mut http) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let clock = Clock::system();
-        let facts = workload::published(events, &clock);
+        let facts: Vec<NewRecord> = workload::published(&clock).take(events).collect();
         let place = |name: &str| scratch.join(format!("{name}-{run}"));
         floors.push(raw_group_commits(&place("floor"), &facts, config.log.group_records_max, &clock)?);
         embedded.push(through_the_client(config, &place("embedded"), facts).await?);
-        http.push(through_http(config, &place("http"), &workload::published(events, &clock)).await?);
+        let facts: Vec<NewRecord> = workload::published(&clock).take(events).collect();
+        http.push(through_http(config, &place("http"), &facts).await?);
     }
     let floor = median(floors);
     Ok(vec![Case::rate("embedded", median(embedded), floor), Case::rate("http_batch100", median(http), floor)])

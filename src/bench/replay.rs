@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, NewRecord, stored};
 use crate::core::id::{RecordId, Seq};
-use crate::core::trace::OpenExecutions;
+use crate::core::trace::Executions;
 use crate::log::{EventLog, RedbLog, raw};
 use crate::runtime::{Runtime, open_log};
 
@@ -38,12 +38,10 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
 async fn write_history(config: &Config, directory: &Path, events: usize) -> anyhow::Result<usize> {
     let log = open_log(config, directory, Clock::system())?;
     let clock = Clock::system();
-    // A trace follows each run: five records published become six, roughly.
-    let published = workload::published(events - events / 6, &clock);
-    let mut open = OpenExecutions::default();
+    let mut open = Executions::default();
     let mut batch = Vec::with_capacity(APPEND_EVENTS);
     let mut written = 0;
-    for fact in published {
+    for fact in workload::published(&clock) {
         let fact = Arc::new(fact);
         open.apply(&fact);
         let trace = completed(&fact, &open, &clock);
@@ -52,15 +50,17 @@ async fn write_history(config: &Config, directory: &Path, events: usize) -> anyh
             open.apply(&trace);
             batch.push(trace);
         }
-        if batch.len() >= APPEND_EVENTS {
+        if batch.len() >= APPEND_EVENTS || written + batch.len() >= events {
             written += log.append(std::mem::take(&mut batch)).await?.len();
         }
+        if written >= events {
+            break;
+        }
     }
-    written += log.append(batch).await?.len();
     Ok(written)
 }
 
-fn completed(fact: &NewRecord, open: &OpenExecutions, clock: &Clock) -> Option<Arc<NewRecord>> {
+fn completed(fact: &NewRecord, open: &Executions, clock: &Clock) -> Option<Arc<NewRecord>> {
     let Event::ExecutionFinished(finished) = &fact.event else { return None };
     let trace = open.get(&finished.execution)?.complete(&finished.execution, false);
     let id: RecordId = clock.fresh_id();

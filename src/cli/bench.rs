@@ -12,23 +12,30 @@ use crate::config::Config;
 #[derive(Subcommand)]
 pub(super) enum Command {
     /// Publishing: the in-process client and HTTP, next to raw redb group commits of the same bytes
-    Ingest(Size<200_000>),
+    Ingest(IngestArguments),
     /// Folding a log at start, next to a raw scan that only decodes
-    Replay(Size<1_000_000>),
+    Replay(ReplayArguments),
 }
 
 #[derive(Args)]
-pub(super) struct Size<const DEFAULT: usize> {
+pub(super) struct IngestArguments {
     /// How many events
-    #[arg(long, default_value_t = DEFAULT)]
+    #[arg(long, default_value_t = 200_000)]
+    events: usize,
+}
+
+#[derive(Args)]
+pub(super) struct ReplayArguments {
+    /// How many events
+    #[arg(long, default_value_t = 1_000_000)]
     events: usize,
 }
 
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     let scratch = Scratch::new("bench")?;
     let (name, cases) = match command {
-        Command::Ingest(size) => ("ingest", ingest::run(&config, scratch.path(), size.events).await?),
-        Command::Replay(size) => ("replay", replay::run(&config, scratch.path(), size.events).await?),
+        Command::Ingest(arguments) => ("ingest", ingest::run(&config, scratch.path(), arguments.events).await?),
+        Command::Replay(arguments) => ("replay", replay::run(&config, scratch.path(), arguments.events).await?),
     };
     output.json(&json!({"bench": name, "cases": cases}));
     let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));

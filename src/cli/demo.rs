@@ -62,7 +62,7 @@ async fn learn(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<std:
 fn show(state: &State, output: &Output) {
     let learnt = json!({
         "events": state.events(), "tools": state.tools.len(), "capabilities": state.capabilities.len(),
-        "edges": state.graph.edge_count(), "traces": state.traces.len(), "digest": state.digest().to_string(),
+        "edges": state.graph.edge_count(), "traces": state.executions.traces_len(), "digest": state.digest().to_string(),
     });
     output.json(&learnt);
     output.say(format!(

@@ -5,10 +5,10 @@ use super::graph::cycle;
 use super::id::{ExecutionId, StepId};
 use super::intake::Limits;
 use super::refusal::Refusal;
-use super::trace::{OpenExecution, OpenExecutions};
+use super::trace::{Executions, OpenExecution};
 
 /// `Ok` if the event may be appended. The event has passed `intake::check`.
-pub fn admit(executions: &OpenExecutions, event: &Event, limits: &Limits) -> Result<(), Refusal> {
+pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<(), Refusal> {
     match event {
         Event::ExecutionStarted(started) => admit_start(executions, started, limits),
         Event::StepStarted(step) => admit_step_start(executions, step, limits),
@@ -25,7 +25,7 @@ pub fn admit(executions: &OpenExecutions, event: &Event, limits: &Limits) -> Res
     }
 }
 
-fn admit_start(executions: &OpenExecutions, event: &ExecutionStarted, limits: &Limits) -> Result<(), Refusal> {
+fn admit_start(executions: &Executions, event: &ExecutionStarted, limits: &Limits) -> Result<(), Refusal> {
     let execution = event.execution.clone();
     if executions.is_closed(&execution) {
         return Err(Refusal::Closed { execution });
@@ -37,7 +37,7 @@ fn admit_start(executions: &OpenExecutions, event: &ExecutionStarted, limits: &L
     }
 }
 
-fn admit_step_start(executions: &OpenExecutions, event: &StepStarted, limits: &Limits) -> Result<(), Refusal> {
+fn admit_step_start(executions: &Executions, event: &StepStarted, limits: &Limits) -> Result<(), Refusal> {
     let open = find(executions, &event.execution)?;
     match open.step(&event.step) {
         Some(step) if step.has_started() => Err(Refusal::StepAlreadyStarted { step: event.step.clone() }),
@@ -46,7 +46,7 @@ fn admit_step_start(executions: &OpenExecutions, event: &StepStarted, limits: &L
     }
 }
 
-fn admit_step_finish(executions: &OpenExecutions, event: &StepFinished, limits: &Limits) -> Result<(), Refusal> {
+fn admit_step_finish(executions: &Executions, event: &StepFinished, limits: &Limits) -> Result<(), Refusal> {
     let open = find(executions, &event.execution)?;
     match open.step(&event.step) {
         Some(step) if step.has_finished() => return Err(Refusal::StepAlreadyFinished { step: event.step.clone() }),
@@ -71,14 +71,14 @@ fn admit_step_finish(executions: &OpenExecutions, event: &StepFinished, limits: 
     Ok(())
 }
 
-fn admit_finish(executions: &OpenExecutions, event: &ExecutionFinished) -> Result<(), Refusal> {
+fn admit_finish(executions: &Executions, event: &ExecutionFinished) -> Result<(), Refusal> {
     if find(executions, &event.execution)?.has_finished() {
         return Err(Refusal::AlreadyFinished { execution: event.execution.clone() });
     }
     Ok(())
 }
 
-fn find<'a>(executions: &'a OpenExecutions, execution: &ExecutionId) -> Result<&'a OpenExecution, Refusal> {
+fn find<'a>(executions: &'a Executions, execution: &ExecutionId) -> Result<&'a OpenExecution, Refusal> {
     if let Some(open) = executions.get(execution) {
         return Ok(open);
     }
@@ -88,4 +88,164 @@ fn find<'a>(executions: &'a OpenExecutions, execution: &ExecutionId) -> Result<&
 
 fn room_for_step(open: &OpenExecution, limits: &Limits) -> Result<(), Refusal> {
     if open.steps().len() < limits.steps_max { Ok(()) } else { Err(Refusal::TooManySteps { max: limits.steps_max }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::core::event::{NewRecord, TraceCompleted};
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    const LIMITS: Limits = Limits {
+        intent_bytes_max: 100,
+        text_bytes_max: 100,
+        json_bytes_max: 100,
+        string_bytes_max: 100,
+        steps_max: 3,
+        open_executions_max: 2,
+    };
+
+    fn start(execution: &str) -> Event {
+        let execution = execution.parse().unwrap();
+        Event::ExecutionStarted(ExecutionStarted {
+            execution,
+            intent: "x".to_owned(),
+            session: None,
+            agent: None,
+            parent: None,
+        })
+    }
+
+    /// A step of execution e1 begins.
+    fn step(step: &str, tool: &str) -> Event {
+        let (step, tool) = (step.parse().unwrap(), tool.parse().unwrap());
+        Event::StepStarted(StepStarted { execution: execution("e1"), step, tool, arguments: None })
+    }
+
+    /// A step of execution e1 that calls a:x is done.
+    fn done(step: &str, depends_on: &[&str]) -> Event {
+        Event::StepFinished(StepFinished {
+            execution: execution("e1"),
+            step: step.parse().unwrap(),
+            tool: "a:x".parse().unwrap(),
+            depends_on: depends_on.iter().map(|on| on.parse().unwrap()).collect(),
+            success: true,
+            duration_ms: None,
+            error_kind: None,
+            arguments: None,
+            result_summary: None,
+        })
+    }
+
+    fn finish() -> Event {
+        Event::ExecutionFinished(ExecutionFinished { execution: execution("e1"), success: true, error: None, code: None })
+    }
+
+    fn close() -> Event {
+        Event::TraceCompleted(TraceCompleted {
+            execution: execution("e1"),
+            session: None,
+            agent: None,
+            intent: "x".to_owned(),
+            steps: Vec::new(),
+            success: true,
+            started: Timestamp::from_micros(0),
+            ended: Timestamp::from_micros(0),
+            abandoned: false,
+            code: None,
+        })
+    }
+
+    fn execution(id: &str) -> ExecutionId {
+        id.parse().unwrap()
+    }
+
+    fn id(step: &str) -> StepId {
+        step.parse().unwrap()
+    }
+
+    /// Given what the log holds, is `event` admitted?
+    #[expect(clippy::needless_pass_by_value, reason = "a row of a table reads better without a reference")]
+    fn check(given: &[Event], event: &Event, expected: Result<(), Refusal>) {
+        let mut executions = Executions::default();
+        for (number, event) in (0..).zip(given) {
+            let time = Timestamp::from_micros(number);
+            let id = RecordId::derived(time, &[&number.to_string()]);
+            executions.apply(&Arc::new(NewRecord { id, time, source: "test".into(), causation: None, event: event.clone() }));
+        }
+        assert_eq!(admit(&executions, event, &LIMITS), expected, "given {given:?} when {event:?}");
+    }
+
+    #[test]
+    fn an_execution_starts_once_while_there_is_room() {
+        check(&[], &start("e1"), Ok(()));
+        check(&[start("e1")], &start("e1"), Err(Refusal::AlreadyStarted { execution: execution("e1") }));
+        check(&[start("e1"), close()], &start("e1"), Err(Refusal::Closed { execution: execution("e1") }));
+        check(&[start("e1"), start("e2")], &start("e3"), Err(Refusal::TooManyOpen { max: 2 }));
+        check(&[start("e1"), start("e2"), close()], &start("e3"), Ok(()));
+        // A log not written by pml may hold the step before the start, which then needs no further room.
+        check(&[start("e2"), done("s1", &[])], &start("e1"), Ok(()));
+    }
+
+    #[test]
+    fn nothing_joins_an_execution_that_is_unknown_or_closed() {
+        for event in [step("s1", "a:x"), done("s1", &[]), finish()] {
+            check(&[start("e2")], &event, Err(Refusal::UnknownExecution { execution: execution("e1") }));
+            check(&[start("e1"), close()], &event, Err(Refusal::Closed { execution: execution("e1") }));
+            check(&[start("e1")], &event, Ok(()));
+        }
+    }
+
+    #[test]
+    fn an_execution_finishes_once_and_takes_late_steps_until_it_is_closed() {
+        check(&[start("e1"), finish()], &finish(), Err(Refusal::AlreadyFinished { execution: execution("e1") }));
+        check(&[start("e1"), finish()], &done("s1", &[]), Ok(()));
+    }
+
+    #[test]
+    fn a_step_starts_once_and_finishes_once_in_either_order() {
+        let begun = [start("e1"), step("s1", "a:x")];
+        check(&begun, &step("s1", "a:x"), Err(Refusal::StepAlreadyStarted { step: id("s1") }));
+        check(&begun, &done("s1", &[]), Ok(()));
+        let ended = [start("e1"), done("s1", &[])];
+        check(&ended, &done("s1", &[]), Err(Refusal::StepAlreadyFinished { step: id("s1") }));
+        check(&ended, &step("s1", "a:x"), Ok(()));
+    }
+
+    #[test]
+    fn a_step_finishes_with_the_tool_it_started_with() {
+        let refusal = Refusal::StepChangedTool { step: id("s1"), started_with: "b:x".to_owned() };
+        check(&[start("e1"), step("s1", "b:x")], &done("s1", &[]), Err(refusal));
+    }
+
+    #[test]
+    fn steps_beyond_the_limit_are_refused_and_known_ones_go_on() {
+        let full = [start("e1"), step("s1", "a:x"), done("s2", &[]), step("s3", "a:x")];
+        check(&full, &step("s4", "a:x"), Err(Refusal::TooManySteps { max: 3 }));
+        check(&full, &done("s4", &[]), Err(Refusal::TooManySteps { max: 3 }));
+        check(&full, &done("s1", &[]), Ok(()));
+        check(&full, &step("s2", "a:x"), Ok(()));
+    }
+
+    #[test]
+    fn a_step_depends_on_known_steps_only() {
+        let given = [start("e1"), done("s1", &[]), step("s2", "a:x")];
+        check(&given, &done("s3", &["s1", "s2"]), Ok(()));
+        check(&given, &done("s3", &["s1", "s9"]), Err(Refusal::UnknownDependency { on: id("s9") }));
+        check(&given, &done("s3", &["s3"]), Err(Refusal::UnknownDependency { on: id("s3") }));
+    }
+
+    #[test]
+    fn a_cycle_is_refused_with_its_path() {
+        let begun = [start("e1"), step("s1", "a:x"), step("s2", "a:x"), step("s3", "a:x")];
+        let cycle = |path: &str| Err(Refusal::DependencyCycle { path: path.to_owned() });
+        check(&begun, &done("s1", &["s1"]), cycle("s1 -> s1"));
+        let chain = [&begun[..], &[done("s2", &["s1"]), done("s3", &["s2"])]].concat();
+        check(&chain, &done("s1", &["s3"]), cycle("s3 -> s1 -> s2 -> s3"));
+        check(&chain, &done("s1", &["s2"]), cycle("s2 -> s1 -> s2"));
+        check(&chain[..5], &done("s3", &["s1", "s2"]), Ok(()));
+    }
 }

@@ -269,10 +269,42 @@ macro_rules! text_id {
     };
 }
 
-text_id! {
-    /// One run of an agent towards one intent.
-    ExecutionId
+/// One run of an agent towards one intent.
+///
+/// Ordered by a hash of the text first: there are many of them in ordered maps, their texts share long prefixes, and nobody needs
+/// them in the order of their letters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExecutionId {
+    hash: u64,
+    text: Arc<str>,
 }
+
+impl ExecutionId {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for ExecutionId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        check_text(text, TEXT_ID_LEN_MAX)?;
+        Ok(Self { hash: fnv1a(text.as_bytes()), text: text.into() })
+    }
+}
+
+impl fmt::Display for ExecutionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// FNV-1a, 64 bit: the same on every platform and in every version, which orders and identities need.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
 text_id! {
     /// A conversation or other span in which an agent runs several executions.
     SessionId

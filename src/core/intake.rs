@@ -31,6 +31,8 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
             text("data.description", &tool.description, limits)?;
             json("data.input_schema", tool.input_schema.as_ref(), limits)?;
             json("data.output_schema", tool.output_schema.as_ref(), limits)?;
+            let title = tool.annotations.as_ref().and_then(|annotations| annotations.title.as_ref());
+            optional_text("data.annotations.title", title, limits)?;
         }
         Event::ExecutionStarted(started) => {
             if started.intent.trim().is_empty() {
@@ -127,4 +129,176 @@ fn optional_text(field: &str, value: Option<&String>, limits: &Limits) -> Result
 
 fn json(field: &str, value: Option<&super::event::Json>, limits: &Limits) -> Result<(), Refusal> {
     value.map_or(Ok(()), |value| within(field, value.as_str().len(), limits.json_bytes_max, "limits.json_bytes_max"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::core::event::{Kind, cloud, codec};
+    use crate::core::time::Timestamp;
+
+    const LIMITS: Limits = Limits {
+        intent_bytes_max: 16,
+        text_bytes_max: 12,
+        json_bytes_max: 40,
+        string_bytes_max: 8,
+        steps_max: 2,
+        open_executions_max: 1,
+    };
+
+    fn record(kind: Kind, data: &Value) -> NewRecord {
+        NewRecord {
+            id: "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
+            time: Timestamp::from_micros(0),
+            source: "test".into(),
+            causation: None,
+            event: codec::from_json(kind, kind.version(), &data.to_string()).unwrap(),
+        }
+    }
+
+    fn with(mut data: Value, changes: &Value) -> Value {
+        data.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        data
+    }
+
+    /// The data of an event that was taken, or the text of the refusal.
+    fn taken(kind: Kind, data: &Value) -> Result<Value, String> {
+        let mut record = record(kind, data);
+        check(&mut record, &LIMITS).map_err(|refusal| refusal.to_string())?;
+        Ok(cloud::to_structured(&record)["data"].take())
+    }
+
+    fn check_refused(kind: Kind, data: Value, changes: &Value, expected: &str) {
+        assert!(taken(kind, &data).is_ok(), "{data} is taken without the changes");
+        assert_eq!(taken(kind, &with(data, changes)), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn kinds_that_pml_writes_itself_are_refused() {
+        let template = json!({"name": "n", "description": "d", "edges": [], "checksum": "c"});
+        let refused = check(&mut record(Kind::TemplateLoaded, &template), &LIMITS);
+        assert_eq!(refused, Err(Refusal::NotPublishable { kind: "template.loaded" }));
+    }
+
+    #[test]
+    fn a_long_source_is_refused() {
+        let mut record = record(Kind::ToolRemoved, &json!({"tool": "a:x"}));
+        record.source = "1234567890123".into();
+        let expected = "source: is 13 bytes long, the limit is 12 (limits.text_bytes_max)";
+        assert_eq!(check(&mut record, &LIMITS).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn tools_are_refused_for_each_text_beyond_its_limit() {
+        let check = |changes: Value, expected: &str| {
+            check_refused(Kind::ToolRegistered, json!({"tool": "a:x", "description": "d"}), &changes, expected);
+        };
+        let long = "1234567890123";
+        check(json!({"name": long}), "data.name: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        check(json!({"description": long}), "data.description: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        check(
+            json!({"annotations": {"title": long}}),
+            "data.annotations.title: is 13 bytes long, the limit is 12 (limits.text_bytes_max)",
+        );
+        let schema = json!({"description": "12345678901234567890123"});
+        check(json!({"input_schema": schema}), "data.input_schema: is 41 bytes long, the limit is 40 (limits.json_bytes_max)");
+        check(
+            json!({"output_schema": schema}),
+            "data.output_schema: is 41 bytes long, the limit is 40 (limits.json_bytes_max)",
+        );
+    }
+
+    #[test]
+    fn executions_are_refused_for_a_blank_or_long_intent_and_long_texts() {
+        let check = |changes: Value, expected: &str| {
+            check_refused(Kind::ExecutionStarted, json!({"execution": "e1", "intent": "read"}), &changes, expected);
+        };
+        check(json!({"intent": " \n"}), "data.intent: is blank");
+        check(
+            json!({"intent": "12345678901234567"}),
+            "data.intent: is 17 bytes long, the limit is 16 (limits.intent_bytes_max)",
+        );
+        check(json!({"agent": "1234567890123"}), "data.agent: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        let check = |changes: Value, expected: &str| {
+            check_refused(Kind::ExecutionFinished, json!({"execution": "e1", "success": true}), &changes, expected);
+        };
+        check(json!({"error": "1234567890123"}), "data.error: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        check(json!({"code": "1234567890123"}), "data.code: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+    }
+
+    fn step() -> Value {
+        json!({"execution": "e1", "step": "s1", "tool": "a:x", "success": true})
+    }
+
+    #[test]
+    fn steps_are_refused_for_too_much_and_for_depending_on_themselves() {
+        let check = |changes: Value, expected: &str| check_refused(Kind::StepFinished, step(), &changes, expected);
+        check(json!({"depends_on": ["a", "b", "c"]}), "data.depends_on: has 3 entries, the limit is 2 (limits.steps_max)");
+        check(json!({"depends_on": ["a", "s1"]}), "depends_on: would close the cycle s1 -> s1");
+        check(
+            json!({"error_kind": "1234567890123"}),
+            "data.error_kind: is 13 bytes long, the limit is 12 (limits.text_bytes_max)",
+        );
+        let arguments = json!({"arguments": {"path": "12345678901234567890123456789012"}});
+        check(arguments.clone(), "data.arguments: is 43 bytes long, the limit is 40 (limits.json_bytes_max)");
+        let start = json!({"execution": "e1", "step": "s1", "tool": "a:x"});
+        let expected = "data.arguments: is 43 bytes long, the limit is 40 (limits.json_bytes_max)";
+        check_refused(Kind::StepStarted, start, &arguments, expected);
+    }
+
+    #[test]
+    fn a_step_is_cleaned_of_secrets_long_strings_and_repeated_dependencies() {
+        let given = with(
+            step(),
+            &json!({"depends_on": ["b", "b"], "arguments": {"token": "t", "path": "123456789"}, "result_summary": "123456789"}),
+        );
+        let clean = taken(Kind::StepFinished, &given).unwrap();
+        assert_eq!(clean["depends_on"], json!(["b"]));
+        assert_eq!(clean["arguments"], json!({"token": "[redacted]", "path": "12345678[cut 1 bytes]"}));
+        assert_eq!(clean["result_summary"], "12345678[cut 1 bytes]");
+        let given = json!({"execution": "e1", "step": "s1", "tool": "a:x", "arguments": {"api_key": 1}});
+        assert_eq!(taken(Kind::StepStarted, &given).unwrap()["arguments"], json!({"api_key": "[redacted]"}));
+    }
+
+    #[test]
+    fn capabilities_are_refused_for_texts_and_structures_that_make_no_sense() {
+        let nodes = json!([{"id": "n1", "tool": "a:x"}, {"id": "n2", "tool": "b:x"}]);
+        let capability = json!({"name": "n", "description": "d", "structure": {"nodes": nodes}});
+        let check = |changes: Value, expected: &str| {
+            check_refused(Kind::CapabilityDeclared, capability.clone(), &changes, expected);
+        };
+        let long = "1234567890123";
+        check(json!({"name": " "}), "data.name: is blank");
+        check(json!({"name": long}), "data.name: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        check(json!({"description": long}), "data.description: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        check(json!({"code": long}), "data.code: is 13 bytes long, the limit is 12 (limits.text_bytes_max)");
+        check(
+            json!({"parameters_schema": "123456789012345678901234567890123456789"}),
+            "data.parameters_schema: is 41 bytes long, the limit is 40 (limits.json_bytes_max)",
+        );
+        let structure = |nodes: &Value, edges: &[(&str, &str, &str)]| {
+            let edges: Vec<Value> =
+                edges.iter().map(|(from, kind, to)| json!({"from": from, "to": to, "kind": kind})).collect();
+            json!({"structure": {"nodes": nodes, "edges": edges}})
+        };
+        check(structure(&json!([]), &[]), "data.structure.nodes: is empty; a capability calls at least one tool");
+        let three = json!([{"id": "1", "tool": "a:x"}, {"id": "2", "tool": "a:x"}, {"id": "3", "tool": "a:x"}]);
+        check(structure(&three, &[]), "data.structure.nodes: has 3 entries, the limit is 2 (limits.steps_max)");
+        check(
+            structure(&nodes, &[("n1", "sequence", "n2"); 5]),
+            "data.structure.edges: has 5 entries, the limit is 4 (limits.steps_max squared)",
+        );
+        let twice = json!([{"id": "n1", "tool": "a:x"}, {"id": "n1", "tool": "b:x"}]);
+        check(structure(&twice, &[]), "data.structure.nodes.id: 'n1' is given twice");
+        check(structure(&nodes, &[("n9", "provides", "n1")]), "data.structure.edges.from: 'n9' is not a node");
+        check(structure(&nodes, &[("n1", "provides", "n9")]), "data.structure.edges.to: 'n9' is not a node");
+        check(
+            structure(&nodes, &[("n1", "contains", "n2"), ("n2", "contains", "n1")]),
+            "data.structure.edges: contains closes the cycle n2 -> n1 -> n2",
+        );
+        let retry = structure(&nodes, &[("n1", "provides", "n2"), ("n2", "sequence", "n1")]);
+        assert!(taken(Kind::CapabilityDeclared, &with(capability.clone(), &retry)).is_ok(), "a retry loops");
+    }
 }

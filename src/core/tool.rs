@@ -136,7 +136,9 @@ impl Digestible for Tools {
                     });
                 }
                 writer.optional(registration.annotations.as_ref(), |writer, hints| {
-                    writer.text(hints.title.as_deref().unwrap_or_default());
+                    writer.optional(hints.title.as_deref(), |writer, title| {
+                        writer.text(title);
+                    });
                     for hint in [hints.read_only, hints.destructive, hints.idempotent, hints.open_world] {
                         writer.optional(hint, |writer, hint| {
                             writer.bool(hint);

@@ -1,13 +1,13 @@
 //! From the events of one execution to one trace. Late, duplicated and out-of-order events are ordinary input: the trace is a
 //! function of the set of events, not of the order they came in.
 //!
-//! Three owners keep an [`OpenExecutions`] of their own, each from the log: the execution actor (to admit), the trace actor (to
+//! Three owners keep [`Executions`] of their own, each from the log: the execution actor (to admit), the trace actor (to
 //! close), the state (to answer about live executions).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet, Vector};
+use imbl::{OrdMap, Vector};
 
 use super::digest::{Digestible, Writer};
 use super::event::{
@@ -16,8 +16,9 @@ use super::event::{
 use super::id::{Callee, ExecutionId, RecordId, StepId};
 use super::time::Timestamp;
 
-/// Closed executions remembered, so that what comes too late is told apart from what never began. Part of the fold, hence constant.
-pub const CLOSED_KEPT: usize = 65_536;
+/// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
+/// Part of the fold, hence constant.
+pub const TRACES_KEPT: usize = 100_000;
 
 /// `error_kind` of a step that was started and never finished.
 pub const UNFINISHED: &str = "unfinished";
@@ -208,16 +209,17 @@ fn trace_step(step: &OpenStep, depends_on: Vec<StepId>) -> TraceStep {
     }
 }
 
-/// The executions under way, and the ids of those closed last.
+/// The executions under way, and those closed last.
 #[derive(Clone, Debug, Default)]
-pub struct OpenExecutions {
+pub struct Executions {
     open: OrdMap<ExecutionId, Arc<OpenExecution>>,
-    closed: OrdSet<ExecutionId>,
-    /// The members of `closed`, oldest first.
+    /// With the fact that closed it, a completed trace.
+    closed: OrdMap<ExecutionId, Arc<NewRecord>>,
+    /// The keys of `closed`, oldest first.
     closed_order: Vector<ExecutionId>,
 }
 
-impl OpenExecutions {
+impl Executions {
     /// Takes note of a fact. `false` if it belongs to an execution that is already closed and changes nothing.
     pub fn apply(&mut self, fact: &Arc<NewRecord>) -> bool {
         match &fact.event {
@@ -225,7 +227,7 @@ impl OpenExecutions {
             Event::StepStarted(event) => self.update(&event.execution, |open| open.step_started(stamp(fact), event)),
             Event::StepFinished(event) => self.update(&event.execution, |open| open.step_finished(fact, event)),
             Event::ExecutionFinished(event) => self.update(&event.execution, |open| keep_earlier(&mut open.finished, fact)),
-            Event::TraceCompleted(event) => self.close(&event.execution),
+            Event::TraceCompleted(event) => self.close(&event.execution, fact),
             Event::ToolRegistered(_)
             | Event::ToolRemoved(_)
             | Event::CapabilityDeclared(_)
@@ -241,7 +243,7 @@ impl OpenExecutions {
             change(Arc::make_mut(open));
             return true;
         }
-        if self.closed.contains(execution) {
+        if self.closed.contains_key(execution) {
             return false;
         }
         let mut open = OpenExecution::default();
@@ -250,17 +252,30 @@ impl OpenExecutions {
         true
     }
 
-    fn close(&mut self, execution: &ExecutionId) -> bool {
-        self.open.remove(execution);
-        if self.closed.insert(execution.clone()).is_some() {
+    fn close(&mut self, execution: &ExecutionId, trace: &Arc<NewRecord>) -> bool {
+        if self.open.remove(execution).is_none() && self.closed.contains_key(execution) {
             return false;
         }
+        self.closed.insert(execution.clone(), Arc::clone(trace));
         self.closed_order.push_back(execution.clone());
-        if self.closed_order.len() > CLOSED_KEPT {
-            let oldest = self.closed_order.pop_front().expect("more than CLOSED_KEPT entries");
+        if self.closed_order.len() > TRACES_KEPT {
+            let oldest = self.closed_order.pop_front().expect("more than TRACES_KEPT entries");
             self.closed.remove(&oldest);
         }
         true
+    }
+
+    /// The trace of an execution closed lately.
+    pub fn trace(&self, execution: &ExecutionId) -> Option<&TraceCompleted> {
+        self.closed.get(execution).map(|fact| match &fact.event {
+            Event::TraceCompleted(trace) => trace,
+            other => unreachable!("an execution is closed by trace.completed, not by {}", other.kind()),
+        })
+    }
+
+    /// How many traces are kept.
+    pub fn traces_len(&self) -> usize {
+        self.closed.len()
     }
 
     /// Forgets an execution that turned out not to exist: its start was a late copy of a record closed long ago.
@@ -273,7 +288,7 @@ impl OpenExecutions {
     }
 
     pub fn is_closed(&self, execution: &ExecutionId) -> bool {
-        self.closed.contains(execution)
+        self.closed.contains_key(execution)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &OpenExecution)> {
@@ -290,7 +305,7 @@ impl OpenExecutions {
     }
 }
 
-impl Digestible for OpenExecutions {
+impl Digestible for Executions {
     fn digest(&self, writer: &mut Writer) {
         let write_stamp = |writer: &mut Writer, (time, id): Stamp| {
             writer.i64(time.micros()).u128(id.to_bits());

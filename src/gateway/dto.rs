@@ -199,8 +199,6 @@ pub(super) struct TraceDto<'a> {
     execution: &'a str,
     /// open, completed or abandoned.
     status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seq: Option<u64>,
     intent: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     success: Option<bool>,
@@ -236,11 +234,10 @@ impl From<&TraceStep> for StepDto {
 }
 
 impl<'a> TraceDto<'a> {
-    pub(super) fn completed(execution: &'a ExecutionId, seq: u64, trace: &TraceCompleted) -> Self {
+    pub(super) fn completed(execution: &'a ExecutionId, trace: &TraceCompleted) -> Self {
         Self {
             execution: execution.as_str(),
             status: if trace.abandoned { "abandoned" } else { "completed" },
-            seq: Some(seq),
             intent: trace.intent.clone(),
             success: Some(trace.success),
             started: trace.started.to_string(),
@@ -252,7 +249,7 @@ impl<'a> TraceDto<'a> {
     /// What is known so far, in the form it would have if it were closed here.
     pub(super) fn open(execution: &'a ExecutionId, open: &OpenExecution) -> Self {
         let so_far = open.complete(execution, true);
-        Self { status: "open", seq: None, success: None, ended: None, ..Self::completed(execution, 0, &so_far) }
+        Self { status: "open", success: None, ended: None, ..Self::completed(execution, &so_far) }
     }
 }
 

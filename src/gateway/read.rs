@@ -98,8 +98,8 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
     let execution: ExecutionId =
         path.parse().map_err(|problem| ApiError::BadRequest { field: "execution", problem: format!("{problem}") })?;
     let view = gateway.views.current();
-    if let Some(kept) = view.traces.get(&execution) {
-        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, kept.seq.0, kept.trace())));
+    if let Some(trace) = view.executions.trace(&execution) {
+        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, trace)));
     }
     match view.executions.get(&execution) {
         Some(open) => Ok(HttpResponse::Ok().json(TraceDto::open(&execution, open))),
@@ -122,7 +122,7 @@ pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
         "capabilities": view.capabilities.len(),
         "edges": view.graph.edge_count(),
         "open_executions": view.executions.len(),
-        "traces": view.traces.len(),
+        "traces": view.executions.traces_len(),
         "templates": view.templates.len(),
     }))
 }

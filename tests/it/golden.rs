@@ -5,6 +5,7 @@
 //! written with it exist.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -49,8 +50,14 @@ fn current(kind: Kind) -> NewRecord {
 
 /// Lines of 32 bytes, so that a difference shows where it is.
 fn hex(bytes: &[u8]) -> String {
-    let line = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
-    bytes.chunks(32).map(line).collect()
+    let mut text = String::new();
+    for line in bytes.chunks(32) {
+        for byte in line {
+            write!(text, "{byte:02x}").unwrap();
+        }
+        text.push('\n');
+    }
+    text
 }
 
 fn unhex(text: &str) -> Vec<u8> {

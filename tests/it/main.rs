@@ -6,5 +6,8 @@
 mod bus_contract;
 mod dead_letters;
 mod faulty_log;
+mod fold;
+mod given;
 mod golden;
+mod learning;
 mod log_contract;

@@ -10,7 +10,7 @@ use crate::core::execution::admit;
 use crate::core::id::{ExecutionId, Seq};
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
-use crate::core::trace::OpenExecutions;
+use crate::core::trace::Executions;
 use crate::dead::{DeadLetters, NewDeadLetter};
 use crate::log::{Appended, SharedLog};
 
@@ -39,7 +39,7 @@ impl Group {
         self.admitted.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
 
-    pub(super) fn decide(&mut self, item: Item, executions: &mut OpenExecutions, limits: &Limits) {
+    pub(super) fn decide(&mut self, item: Item, executions: &mut Executions, limits: &Limits) {
         let fact = match &item.content {
             Ok(fact) => fact,
             Err(refusal) => {
@@ -61,7 +61,7 @@ impl Group {
     }
 
     /// Decides again what waits for `execution`.
-    pub(super) fn reconsider(&mut self, execution: &ExecutionId, executions: &mut OpenExecutions, limits: &Limits) {
+    pub(super) fn reconsider(&mut self, execution: &ExecutionId, executions: &mut Executions, limits: &Limits) {
         let concerned = |(item, _): &mut (Item, Refusal)| item.execution() == Some(execution);
         let again: Vec<_> = self.waiting.extract_if(.., concerned).collect();
         for (item, _) in again {

@@ -250,11 +250,14 @@ impl Digestible for Capabilities {
             writer.u128(capability.id.to_bits()).text(&capability.name).text(&capability.description);
             writer.text(capability.status.name()).u32(capability.level);
             writer.u64(capability.usage).u64(capability.successes).u64(capability.duration_total_ms);
-            writer.text(capability.code.as_deref().unwrap_or_default());
-            writer.text(capability.parameters_schema.as_ref().map_or("", Json::as_str));
+            for text in [capability.code.as_deref(), capability.parameters_schema.as_ref().map(Json::as_str)] {
+                writer.optional(text, |writer, text| {
+                    writer.text(text);
+                });
+            }
             writer.u64(capability.first_seq.0).u64(capability.last_seq.0);
             capability.structure.digest(writer);
-            writer.len(capability.members.len());
+            writer.len(capability.members.len()).len(capability.parents.len());
             for node in capability.members.iter().chain(&capability.parents) {
                 writer.u32(node.to_bits());
             }

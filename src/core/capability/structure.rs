@@ -6,7 +6,7 @@
 //! which for the few calls of a procedure means: if they are the same.
 
 use crate::core::digest::{Digestible, Writer};
-use crate::core::id::{Callee, CapabilityId};
+use crate::core::id::{Callee, CapabilityId, fnv1a};
 
 /// Rounds of refinement: data flow further away than this does not tell calls apart any more.
 const ROUNDS_MAX: usize = 8;
@@ -113,13 +113,10 @@ fn refined_labels(calls: &[&Callee], flow: &[(usize, usize)]) -> Vec<u64> {
     labels
 }
 
-/// FNV-1a, 64 bit: stable across platforms and versions, which identity needs.
 fn label_of(call: &Callee) -> u64 {
-    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let start = 0xcbf2_9ce4_8422_2325;
     match call {
-        Callee::Tool(tool) => tool.as_str().as_bytes().iter().fold(start, fnv),
-        Callee::Capability(id) => id.to_bits().to_be_bytes().iter().fold(start ^ 1, fnv),
+        Callee::Tool(tool) => fnv1a(tool.as_str().as_bytes()),
+        Callee::Capability(id) => mix(fnv1a(&id.to_bits().to_be_bytes())),
     }
 }
 

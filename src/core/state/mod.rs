@@ -4,7 +4,6 @@
 //! goes on folding. Nothing here looks at a clock, at randomness, or at when a record was recorded.
 
 mod learn;
-mod traces;
 
 use imbl::OrdSet;
 
@@ -17,8 +16,7 @@ use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::template::Templates;
 use super::tool::Tools;
-use super::trace::OpenExecutions;
-pub use traces::{KeptTrace, TRACES_KEPT, Traces};
+use super::trace::Executions;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +35,7 @@ pub struct State {
     /// Events of executions that were closed when they came.
     late: u64,
     pub tools: Tools,
-    pub executions: OpenExecutions,
-    pub traces: Traces,
+    pub executions: Executions,
     pub graph: ToolGraph,
     pub transitions: Transitions,
     pub capabilities: Capabilities,
@@ -66,10 +63,7 @@ impl State {
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
             // A second trace for a closed execution teaches nothing: the first one stands.
-            Event::TraceCompleted(trace) if in_time => {
-                self.traces.keep(seq, &record.fact);
-                return self.learn(trace, seq);
-            }
+            Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
@@ -177,8 +171,8 @@ impl State {
         for id in &self.seen {
             writer.u128(id.to_bits());
         }
-        let parts: [&dyn Digestible; 7] =
-            [&self.tools, &self.executions, &self.traces, &self.graph, &self.transitions, &self.capabilities, &self.templates];
+        let parts: [&dyn Digestible; 6] =
+            [&self.tools, &self.executions, &self.graph, &self.transitions, &self.capabilities, &self.templates];
         for part in parts {
             part.digest(&mut writer);
         }
