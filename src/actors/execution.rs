@@ -226,12 +226,13 @@ impl Execution {
     fn decide(&mut self) -> Group {
         let take = self.queue.len().min(group::EVENTS_MAX);
         let mut group = Group::default();
+        let held = !self.reorder.is_empty();
         for item in self.queue.drain(..take) {
-            group.decide(item, &mut self.executions, &self.parts.limits);
+            group.decide(item, &mut self.executions, &self.parts.limits, held);
         }
         while let Some(execution) = group.touched.pop_first() {
             for item in self.reorder.release(&execution) {
-                group.decide(item, &mut self.executions, &self.parts.limits);
+                group.decide(item, &mut self.executions, &self.parts.limits, true);
             }
             group.reconsider(&execution, &mut self.executions, &self.parts.limits);
         }

@@ -53,7 +53,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
         for (execution, open) in view.executions.iter() {
             // How long the log had been silent about it is not known here; the wait begins anew.
             let look_at = now.plus_millis(trace.wait_ms(open));
-            trace.schedule(execution, Heard { last: now, look_at });
+            trace.schedule(execution, Heard { last: now, look_at, finished: open.has_finished() });
         }
         trace
     });
@@ -77,6 +77,8 @@ struct Heard {
     last: Timestamp,
     /// When to look whether it is due; it may turn out to be due later, never sooner.
     look_at: Timestamp,
+    /// `execution.finished` is among its events.
+    finished: bool,
 }
 
 impl Actor for Trace {
@@ -104,15 +106,20 @@ impl Trace {
         if !self.executions.apply(fact) {
             return;
         }
+        if matches!(fact.event, Event::StepStarted(_) | Event::StepFinished(_))
+            && let Some(heard) = self.heard.get_mut(execution)
+            && !heard.finished
+        {
+            // Most events: a step of a running execution only moves its end further away. The deadline that stands is looked at
+            // in time.
+            heard.last = now;
+            return;
+        }
         match self.executions.get(execution) {
             Some(open) => {
-                // An event of a running execution only moves its end further away; the deadline that stands is looked at in time.
-                let sooner = open.has_finished() || !self.heard.contains_key(execution);
-                let due = now.plus_millis(self.wait_ms(open));
-                match self.heard.get_mut(execution) {
-                    Some(heard) if !sooner => heard.last = now,
-                    _ => self.schedule(execution, Heard { last: now, look_at: due }),
-                }
+                let look_at = now.plus_millis(self.wait_ms(open));
+                let finished = open.has_finished();
+                self.schedule(execution, Heard { last: now, look_at, finished });
             }
             None => self.forget(execution),
         }
@@ -143,13 +150,13 @@ impl Trace {
         let mut traces = Vec::new();
         while let Some((_, execution)) = self.deadlines.first().filter(|(at, _)| *at <= now).cloned() {
             let open = self.executions.get(&execution).expect("what has a deadline is open");
-            let last = self.heard[&execution].last;
-            let due = last.plus_millis(self.wait_ms(open));
+            let heard = self.heard[&execution];
+            let due = heard.last.plus_millis(self.wait_ms(open));
             if due <= now {
                 traces.push(Arc::new(trace_record(&execution, open)));
                 self.forget(&execution);
             } else {
-                self.schedule(&execution, Heard { last, look_at: due });
+                self.schedule(&execution, Heard { look_at: due, ..heard });
             }
         }
         traces

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::core::event::{Event, NewRecord, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::core::trace::Executions;
-use crate::log::{EventLog, RedbLog, raw};
+use crate::log::{EventLog, RedbLog, scan};
 use crate::runtime::{Runtime, open_log};
 
 const APPEND_EVENTS: usize = 8_192;
@@ -73,7 +73,7 @@ fn scan_and_decode(directory: &Path, records: usize) -> anyhow::Result<f64> {
     let database = Database::open(directory.join(RedbLog::FILE_NAME))?;
     let mut read = 0;
     let watch = Stopwatch::start();
-    raw::scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
+    scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
         let record = stored::decode(seq, bytes).map_err(|source| crate::log::ReadError::Corrupt { seq, source })?;
         read += usize::from(std::hint::black_box(record).seq > Seq::ZERO);
         Ok(())

@@ -24,6 +24,29 @@ pub(super) fn published(clock: &Clock) -> impl Iterator<Item = NewRecord> {
     })
 }
 
+/// About `count` events, one vector per run of an agent.
+pub(super) fn runs(clock: &Clock, count: usize) -> Vec<Vec<NewRecord>> {
+    let mut runs: Vec<Vec<NewRecord>> = Vec::new();
+    for (at, fact) in published(clock).enumerate() {
+        if matches!(fact.event, Event::ExecutionStarted(_)) {
+            if at >= count {
+                break;
+            }
+            runs.push(Vec::new());
+        }
+        runs.last_mut().expect("a run begins with its start").push(fact);
+    }
+    runs
+}
+
+/// `count` events in batches of `size`.
+pub(super) fn batches(clock: &Clock, count: usize, size: usize) -> Vec<Vec<NewRecord>> {
+    let mut events = published(clock).take(count);
+    std::iter::from_fn(|| Some(events.by_ref().take(size).collect()))
+        .take_while(|batch: &Vec<NewRecord>| !batch.is_empty())
+        .collect()
+}
+
 fn move_to_other_server(event: &mut Event) {
     if let Event::StepFinished(step) = event
         && let Callee::Tool(tool) = &step.tool

@@ -21,7 +21,7 @@ use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 pub use error::{AppendError, OpenError, ReadError};
 pub use memory::MemoryLog;
-pub use redb::{RedbLog, RedbOptions, raw};
+pub use redb::{RedbLog, RedbOptions, scan};
 
 /// What became of one fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

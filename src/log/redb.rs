@@ -1,7 +1,7 @@
 //! The embedded log: one redb file, one writer thread, group commit.
 //!
 //! # Layout
-//! `events`: seq -> record in the compact form of `core::event::stored`. `ids`: record id -> seq, the dedupe index. `dead`: refused
+//! `events`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `ids`: record id -> seq, the dedupe index. `dead`: refused
 //! events (see `dead`). `meta`: the format of the file, and the last number given to a dead letter. All tables change in the same
 //! transaction.
 //!
@@ -14,6 +14,7 @@
 //! Readers see the last committed transaction and never meet the writer. Those who follow the tail are served from the last records
 //! in memory (`recent`), so a live system decodes nothing it has just encoded.
 
+mod block;
 mod recent;
 mod writer;
 
@@ -30,6 +31,7 @@ use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
+pub use block::scan;
 use recent::Recent;
 use writer::{Job, Writer};
 
@@ -177,7 +179,7 @@ impl EventLog for RedbLog {
         }
         self.query(move |database| {
             let mut records = Vec::new();
-            raw::scan(database, after, limit, |seq, bytes| {
+            block::scan(database, after, limit, |seq, bytes| {
                 records.push(stored::decode(seq, bytes).map_err(|source| ReadError::Corrupt { seq, source })?);
                 Ok(())
             })?;
@@ -217,25 +219,5 @@ impl DeadLetters for RedbLog {
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
         self.submit(|reply| Job::Exhume { numbers, reply })
-    }
-}
-
-/// The bare operations, also used by `pml bench` as the floor to compare with.
-pub mod raw {
-    use super::{Database, EVENTS, ReadError, ReadableDatabase, Seq, storage};
-
-    /// Calls `visit` for the stored bytes after `after`, in order, at most `limit` times.
-    pub fn scan(
-        database: &Database,
-        after: Seq,
-        limit: usize,
-        mut visit: impl FnMut(Seq, &[u8]) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        let events = database.begin_read().map_err(storage)?.open_table(EVENTS).map_err(storage)?;
-        for entry in events.range(after.0.saturating_add(1)..).map_err(storage)?.take(limit) {
-            let (seq, bytes) = entry.map_err(storage)?;
-            visit(Seq(seq.value()), bytes.value())?;
-        }
-        Ok(())
     }
 }

@@ -39,7 +39,8 @@ impl Group {
         self.admitted.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
 
-    pub(super) fn decide(&mut self, item: Item, executions: &mut Executions, limits: &Limits) {
+    /// `held` says that events from earlier groups wait for something.
+    pub(super) fn decide(&mut self, item: Item, executions: &mut Executions, limits: &Limits, held: bool) {
         let fact = match &item.content {
             Ok(fact) => fact,
             Err(refusal) => {
@@ -51,7 +52,9 @@ impl Group {
             Ok(()) => {
                 if let Some(execution) = fact.event.execution() {
                     executions.apply(fact);
-                    self.touched.insert(execution.clone());
+                    if held || !self.waiting.is_empty() {
+                        self.touched.insert(execution.clone());
+                    }
                 }
                 self.admitted.push(item);
             }
@@ -65,7 +68,7 @@ impl Group {
         let concerned = |(item, _): &mut (Item, Refusal)| item.execution() == Some(execution);
         let again: Vec<_> = self.waiting.extract_if(.., concerned).collect();
         for (item, _) in again {
-            self.decide(item, executions, limits);
+            self.decide(item, executions, limits, true);
         }
     }
 

@@ -33,6 +33,10 @@ impl Reorder {
         self.held.entry(execution).or_default().push(Held { item, refusal, until });
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Everything that waits for `execution`.
     pub(super) fn release(&mut self, execution: &ExecutionId) -> Vec<Item> {
         let held = self.held.remove(execution).unwrap_or_default();

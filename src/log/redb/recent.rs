@@ -24,7 +24,7 @@ struct Window {
 
 impl Recent {
     /// Adds what was just committed.
-    pub(super) fn extend(&self, records: Vec<(Record, usize)>) {
+    pub(super) fn extend(&self, records: impl IntoIterator<Item = (Record, usize)>) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         for (record, size) in records {
             window.bytes += size;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::block;
 use super::recent::Recent;
-use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, EVENTS, IDS, META, RedbOptions};
+use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, IDS, META, RedbOptions};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::Seq;
@@ -41,8 +42,8 @@ impl Job {
     }
 }
 
-/// A record and the size of its stored form.
-type Written = (Record, usize);
+/// A record and its stored form.
+type Written = (Record, Vec<u8>);
 
 /// What to tell one caller once the transaction is durable.
 enum Done {
@@ -113,7 +114,7 @@ impl Writer {
         }
         let last = written.last().map_or(self.last, |(record, _)| record.seq);
         self.last = last;
-        self.recent.extend(written);
+        self.recent.extend(written.into_iter().map(|(record, bytes)| (record, bytes.len())));
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
         for done in done {
             match done {
@@ -139,7 +140,7 @@ impl Writer {
                     Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
                 });
             }
-            Ok(())
+            block::write(transaction, &written)
         })();
         if let Err(error) = outcome {
             return Err((error, group));
@@ -157,7 +158,6 @@ impl Writer {
         facts: &[Arc<NewRecord>],
         written: &mut Vec<Written>,
     ) -> Result<Vec<Appended>, redb::Error> {
-        let mut events = transaction.open_table(EVENTS)?;
         let mut ids = transaction.open_table(IDS)?;
         let mut appended = Vec::with_capacity(facts.len());
         for fact in facts {
@@ -170,9 +170,7 @@ impl Writer {
                 continue;
             }
             let recorded_at = self.clock.now();
-            let bytes = stored::encode(fact, recorded_at);
-            events.insert(seq.0, bytes.as_slice())?;
-            written.push((Record { seq, recorded_at, fact: Arc::clone(fact) }, bytes.len()));
+            written.push((Record { seq, recorded_at, fact: Arc::clone(fact) }, stored::encode(fact, recorded_at)));
             appended.push(Appended { seq, duplicate: false });
         }
         Ok(appended)

@@ -1,0 +1,137 @@
+//! Blocks: the values of the events table. Neighbouring records share one, so that the tree has one entry where it would have dozens.
+//!
+//! ```text
+//! key: seq of the last record      value: count (u16) | length (u32) record | length (u32) record | ...
+//! ```
+//!
+//! Positions inside a block are contiguous, so the key and the count give all of them; integers are little-endian. Because the key
+//! is the last position, the blocks that hold anything after a position are exactly the range after it.
+
+use redb::{Database, ReadableDatabase, WriteTransaction};
+
+use super::{EVENTS, storage};
+use crate::core::event::Record;
+use crate::core::id::Seq;
+use crate::log::ReadError;
+
+/// Records in a block: enough to make the tree cheap, few enough that reading one record reads little else.
+const RECORDS_MAX: usize = 64;
+const BYTES_MAX: usize = 64 << 10;
+
+/// Writes records with contiguous positions, in order.
+pub(super) fn write(transaction: &WriteTransaction, records: &[(Record, Vec<u8>)]) -> Result<(), redb::Error> {
+    let mut events = transaction.open_table(EVENTS)?;
+    let mut block = Vec::with_capacity(BYTES_MAX);
+    let mut rest = records;
+    while !rest.is_empty() {
+        block.clear();
+        block.extend_from_slice(&[0, 0]);
+        let mut count = 0;
+        for (_, bytes) in rest.iter().take(RECORDS_MAX) {
+            if count > 0 && block.len() + bytes.len() > BYTES_MAX {
+                break;
+            }
+            let len = u32::try_from(bytes.len()).expect("records are limited to far less than 4 GB");
+            block.extend_from_slice(&len.to_le_bytes());
+            block.extend_from_slice(bytes);
+            count += 1;
+        }
+        block[..2].copy_from_slice(&u16::try_from(count).expect("at most RECORDS_MAX").to_le_bytes());
+        events.insert(rest[count - 1].0.seq.0, block.as_slice())?;
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+/// Calls `visit` with position and stored form of the records after `after`, in order, at most `limit` times. Also the floor that
+/// `pml bench replay` compares with.
+pub fn scan(
+    database: &Database,
+    after: Seq,
+    limit: usize,
+    mut visit: impl FnMut(Seq, &[u8]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let events = database.begin_read().map_err(storage)?.open_table(EVENTS).map_err(storage)?;
+    let mut left = limit;
+    for entry in events.range(after.0.saturating_add(1)..).map_err(storage)? {
+        let (last, block) = entry.map_err(storage)?;
+        for (seq, bytes) in Records::new(Seq(last.value()), block.value())?.filter(|(seq, _)| *seq > after) {
+            if left == 0 {
+                return Ok(());
+            }
+            left -= 1;
+            visit(seq, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The records of one block.
+struct Records<'a> {
+    next: Seq,
+    last: Seq,
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    fn new(last: Seq, block: &'a [u8]) -> Result<Self, ReadError> {
+        let damaged = || ReadError::Storage(format!("the block that ends at {last} is damaged").into());
+        let (count, rest) = block.split_first_chunk::<2>().ok_or_else(damaged)?;
+        let count = u64::from(u16::from_le_bytes(*count));
+        if !Self::fits(count, rest) {
+            return Err(damaged());
+        }
+        Ok(Self { next: Seq((last.0 + 1).checked_sub(count).ok_or_else(damaged)?), last, rest })
+    }
+
+    /// Whether `rest` is exactly `count` records, so that walking them cannot fail.
+    fn fits(count: u64, mut rest: &[u8]) -> bool {
+        for _ in 0..count {
+            let Some((_, after)) = split_record(rest) else { return false };
+            rest = after;
+        }
+        rest.is_empty()
+    }
+}
+
+fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*len) as usize)
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (Seq, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next > self.last {
+            return None;
+        }
+        let (record, rest) = split_record(self.rest)?;
+        self.rest = rest;
+        let seq = self.next;
+        self.next = seq.next();
+        Some((seq, record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(block: &[u8], expected: Option<&[(u64, &[u8])]>) {
+        let records = Records::new(Seq(7), block).ok().map(Iterator::collect::<Vec<_>>);
+        let expected = expected.map(|records| records.iter().map(|(seq, bytes)| (Seq(*seq), *bytes)).collect::<Vec<_>>());
+        assert_eq!(records, expected, "{block:?}");
+    }
+
+    #[test]
+    fn positions_follow_from_the_key_and_damage_is_seen_before_the_first_record() {
+        check(b"\x02\0\x01\0\0\0a\x02\0\0\0bc", Some(&[(6, b"a"), (7, b"bc")]));
+        check(b"\0\0", Some(&[]));
+        check(b"\x02\0\x01\0\0\0a", None);
+        check(b"\x01\0\x02\0\0\0a", None);
+        check(b"\x01\0\x01\0\0\0ab", None);
+        check(b"\x09\0", None);
+        check(b"\x01", None);
+    }
+}
