@@ -1,7 +1,10 @@
-//! What pml promises to the outside, in one binary: formats that do not drift, ports that keep their contracts, and a fold that
-//! depends on nothing but the records.
+//! What pml promises to the outside, in one binary: formats that do not drift, ports that keep their contracts, a fold that
+//! depends on nothing but the records, and the real program, called, fed with nonsense and killed.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a builder fails the test that used it, which is what it is for")]
+
+mod run;
+mod server;
 
 mod bus_contract;
 mod dead_letters;
