@@ -6,6 +6,7 @@
 mod run;
 mod server;
 
+mod bad_input;
 mod bus_contract;
 mod dead_letters;
 mod faulty_log;
