@@ -11,4 +11,6 @@ mod bus_contract;
 mod dead_letters;
 mod faulty_log;
 mod golden;
+mod http;
+mod http_read;
 mod log_contract;
