@@ -8,6 +8,7 @@ mod server;
 
 mod bad_input;
 mod bus_contract;
+mod crash;
 mod dead_letters;
 mod faulty_log;
 mod golden;
