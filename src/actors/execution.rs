@@ -105,6 +105,7 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
         Execution {
             parts,
             executions,
+            heard: position,
             reorder,
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
@@ -122,6 +123,8 @@ pub(crate) struct Execution {
     parts: ExecutionParts,
     /// What the log holds about executions, plus what the group under way adds to it.
     executions: OpenExecutions,
+    /// The last record of the log that `executions` holds.
+    heard: Seq,
     reorder: Reorder,
     queue: VecDeque<Item>,
     /// Requests that still wait for the verdict on some event.
@@ -186,6 +189,7 @@ impl Handler<Records> for Execution {
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
         for record in &records {
             self.executions.apply(&record.fact);
+            self.heard = record.seq;
         }
         self.pump(context);
         Ok(())
@@ -222,7 +226,7 @@ impl Execution {
     /// Pure but for the clock: which of the waiting events are admitted, refused, or held back.
     fn decide(&mut self) -> Group {
         let take = self.queue.len().min(group::EVENTS_MAX);
-        let mut group = Group::default();
+        let mut group = Group::based_on(self.heard);
         for item in self.queue.drain(..take) {
             group.decide(item, &mut self.executions, &self.parts.limits);
         }
@@ -239,7 +243,7 @@ impl Execution {
     /// After the write: verdicts, and what has to wait.
     fn settle(&mut self, settled: Settled) {
         for (item, Appended { seq, duplicate }) in settled.appended {
-            if duplicate {
+            if duplicate && seq <= settled.based_on {
                 self.undo_phantom(&item);
             }
             self.answer(&item, if duplicate { Verdict::Duplicate { seq } } else { Verdict::Accepted { seq } });
@@ -253,8 +257,9 @@ impl Execution {
         }
     }
 
-    /// A start that was admitted and turned out to be a repeat belongs to an execution closed so long ago that it was forgotten:
-    /// it opened nothing.
+    /// A start that was admitted although the log as heard then held it belongs to an execution closed so long ago that it was
+    /// forgotten: it opened nothing. (A repeat of a record that the log did not hold then is another matter: a life of this actor
+    /// that panicked may have left an append under way. That execution is open.)
     fn undo_phantom(&mut self, item: &Item) {
         if let Ok(fact) = &item.content
             && let Event::ExecutionStarted(started) = &fact.event
