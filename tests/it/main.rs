@@ -3,11 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic in a builder fails the test that used it, which is what it is for")]
 
+mod embedded;
 mod run;
 mod server;
 
 mod bad_input;
 mod bus_contract;
+mod closing;
 mod crash;
 mod dead_letters;
 mod faulty_log;
@@ -15,3 +17,4 @@ mod golden;
 mod http;
 mod http_read;
 mod log_contract;
+mod supervision;
