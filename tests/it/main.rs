@@ -9,6 +9,7 @@ mod server;
 
 mod bad_input;
 mod bus_contract;
+mod cli;
 mod closing;
 mod crash;
 mod dead_letters;
