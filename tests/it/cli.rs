@@ -63,7 +63,7 @@ fn write_dataset(directory: &Path, traces: usize) {
     };
     let failed = json!([{"id": "s1", "tool_id": "net:fetch", "depends_on": [], "success": false}]);
     let failed = json!({"trace_id": "failed", "intent": "fetch a page", "steps": failed, "success": false});
-    let lines = |values: Vec<Value>| values.iter().map(|value| format!("{value}\n")).collect::<String>();
+    let lines = |values: Vec<Value>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     std::fs::create_dir_all(directory).unwrap();
     std::fs::write(directory.join("tools.jsonl"), lines(vec![tool("fs:read"), tool("fs:write")])).unwrap();
     std::fs::write(directory.join("traces_train.jsonl"), lines((0..traces).map(trace).chain([failed]).collect())).unwrap();

@@ -77,7 +77,10 @@ impl Agent {
             let url = self.url.lock().unwrap().clone();
             let request = self.http.post(format!("{url}/v1/events")).header("content-type", "application/json");
             match Answer::read(request.send(events.to_string())) {
-                Ok(answer) if answer.status == 202 => Some(self.note(&answer)),
+                Ok(answer) if answer.status == 202 => {
+                    self.note(&answer);
+                    Some(())
+                }
                 Ok(answer) => {
                     assert!(answer.status == 429 || answer.status == 503, "{answer:?}");
                     self.sent_again += 1;

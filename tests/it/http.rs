@@ -44,7 +44,7 @@ fn a_batch_is_accepted() {
 #[test]
 fn lines_are_accepted() {
     check_form(|server, events| {
-        let lines: String = events.iter().map(|event| format!("{event}\r\n\n")).collect();
+        let lines = events.iter().map(ToString::to_string).collect::<Vec<_>>().join("\r\n\n");
         let answer = server.post_as("application/x-ndjson", lines);
         assert_eq!((answer.status, answer.statuses()), (202, vec!["accepted".to_owned(); 4]));
     });

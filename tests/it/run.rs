@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 /// An event with a fresh id.
 pub(crate) fn event(kind: &str, data: Value) -> Value {
     let id = Clock::system().fresh_id().to_string();
-    json!({"specversion": "1.0", "id": id, "source": "agent", "type": format!("pml.{kind}"), "data": data})
+    let mut event = json!({"specversion": "1.0", "id": id, "source": "agent", "type": format!("pml.{kind}")});
+    event["data"] = data;
+    event
 }
 
 pub(crate) fn started(execution: &str) -> Value {
