@@ -1,6 +1,8 @@
 //! The command line: what it prints for programs, and its exit codes.
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -264,6 +266,12 @@ fn a_configuration_that_cannot_work_is_exit_code_2() {
     check(&["key", "--config", "/nonexistent.toml"], &[], "/nonexistent.toml");
     run(2, &["publish", "--kind", "trace.completed", "--body", "{}"]);
     run(2, &["fly"]);
+}
+
+#[test]
+fn a_variable_of_another_program_may_hold_any_bytes() {
+    let ended = pml().args(["key", "--json"]).env("LESS_TERMCAP_us", OsStr::from_bytes(&[0xff])).output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]
