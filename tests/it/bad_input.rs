@@ -248,6 +248,18 @@ fn the_good_half_of_a_batch_is_accepted_and_the_bad_half_is_kept() {
 }
 
 #[test]
+fn letters_are_sent_again_however_short_the_queue_is() {
+    let server = Server::with(&[("EXECUTION__QUEUE_EVENTS_MAX", "2"), ("HTTP__BATCH_EVENTS_MAX", "2")]);
+    for execution in ["e1", "e2", "e3"] {
+        check(&server, &step(execution, "s1", "fs:read", &[]), "data.execution", "unknown_execution", execution);
+        server.accept(&started(execution));
+    }
+    assert_eq!(server.redrive()["accepted"], 2);
+    assert_eq!(server.redrive()["accepted"], 1);
+    assert_eq!(server.redrive()["results"], json!([]));
+}
+
+#[test]
 fn a_step_refused_for_its_execution_is_accepted_once_that_has_started() {
     let server = Server::start();
     let overtaking = step("e1", "s1", "fs:read", &[]);
