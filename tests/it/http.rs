@@ -1,6 +1,8 @@
 //! Publishing over HTTP: every form, in any order, again, under pressure; and who may do it.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -141,6 +143,23 @@ fn back_pressure_is_429_and_whoever_tries_again_loses_and_doubles_nothing() {
     let counted = format!("pml_requests_busy_total {busy}\n");
     let metrics = server.get("/metrics").text;
     assert!(metrics.contains(&counted), "no '{counted}' in {metrics}");
+}
+
+#[test]
+fn a_server_told_to_stop_answers_what_it_was_asked_and_ends_well() {
+    let mut server = Server::with(&[("EXECUTION__REORDER_WAIT_MS", "1000"), ("HTTP__WORKERS", "1")]);
+    // Waits for an execution that does not come. The one worker has taken it up when it answers what was asked after it.
+    let body = step("lost", "s1", "fs:read", &[]).to_string();
+    let mut waiting = TcpStream::connect(server.url().strip_prefix("http://").unwrap()).unwrap();
+    write!(waiting, "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    server.accept(&started("e1"));
+    assert_eq!(server.terminate(), Some(0));
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("unknown_execution"), "{answer}");
+    server.restart();
+    assert_eq!(server.ask("/v1/traces/e1")["status"], "open");
+    assert_eq!(server.ask("/v1/dead")["dead"].as_array().unwrap().len(), 1);
 }
 
 #[test]

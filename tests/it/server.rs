@@ -159,6 +159,13 @@ impl Server {
         })
     }
 
+    /// SIGTERM: it may finish what it has begun. Returns its exit code.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let told = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        self.process.child.wait().unwrap().code()
+    }
+
     /// SIGKILL: no handler runs, nothing is flushed.
     pub(crate) fn kill9(&mut self) {
         self.process.kill9();
