@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join_all, ready};
 use pml::actors::execution::{PublishError, Verdict};
 use pml::clock::Clock;
 use pml::core::event::{NewRecord, Record};
@@ -117,6 +117,8 @@ struct SlowLog {
     called: watch::Sender<usize>,
     /// How many may be written.
     writes: Arc<Semaphore>,
+    /// Whether a caller waits for the write, or is told at once that nobody knows.
+    patient: bool,
 }
 
 impl EventLog for SlowLog {
@@ -124,11 +126,15 @@ impl EventLog for SlowLog {
         let (inner, writes) = (Arc::clone(&self.inner), Arc::clone(&self.writes));
         self.called.send_modify(|called| *called += 1);
         let (done, answer) = oneshot::channel();
+        let unknown = !self.patient && writes.available_permits() == 0;
         actix_rt::spawn(async move {
             writes.acquire().await.expect("never closed").forget();
             // Nobody waits for it any more: it is written all the same.
             drop(done.send(inner.append(facts).await));
         });
+        if unknown {
+            return ready(Err(AppendError::Indeterminate("still under way".into()))).boxed();
+        }
         async { answer.await.expect("the writer lives as long as its thread") }.boxed()
     }
 
@@ -151,7 +157,7 @@ impl EventLog for SlowLog {
 async fn a_start_written_after_the_actor_that_sent_it_panicked_opens_its_execution() {
     let writes = Arc::new(Semaphore::new(0));
     let (called, mut calls) = watch::channel(0);
-    let log = SlowLog { inner: Arc::new(MemoryLog::new(Clock::system())), called, writes: Arc::clone(&writes) };
+    let log = SlowLog { inner: Arc::new(MemoryLog::new(Clock::system())), called, writes: Arc::clone(&writes), patient: true };
     let pml = Embedded::start_on(Arc::new(log), &[("EXECUTION__REORDER_WAIT_MS", "300")]).await;
     let facts = pml.facts(&json!([started("e1"), step("e1", "s1", "fs:read", &[]), finished("e1")]));
     let publish = |at: usize| pml.runtime.publisher.publish(vec![facts[at].clone()]);
@@ -176,5 +182,21 @@ async fn a_start_written_after_the_actor_that_sent_it_panicked_opens_its_executi
         assert_eq!(publish(at).await, Ok(vec![Verdict::Accepted { seq: Seq(seq) }]));
     }
     pml.check(&facts.iter().map(|fact| fact.id).collect()).await;
+    pml.stop().await;
+}
+
+/// The trace actor never learns that its closings are under way, so that several of its lives close the same execution.
+#[actix_rt::test]
+async fn an_execution_closed_by_several_lives_of_the_trace_actor_is_closed_once() {
+    let writes = Arc::new(Semaphore::new(1));
+    let (called, mut calls) = watch::channel(0);
+    let log = SlowLog { inner: Arc::new(MemoryLog::new(Clock::system())), called, writes: Arc::clone(&writes), patient: false };
+    let pml = Embedded::start_on(Arc::new(log), &[]).await;
+    let run = whole("e1");
+    pml.accept(&run).await;
+    calls.wait_for(|called| *called == 4).await.unwrap();
+    writes.add_permits(100);
+    let ids = run.as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap().parse().unwrap());
+    pml.check(&ids.collect()).await;
     pml.stop().await;
 }
