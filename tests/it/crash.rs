@@ -2,7 +2,7 @@
 //! the fold of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,19 +43,28 @@ struct Agent {
     url: Url,
     http: ureq::Agent,
     acknowledged: BTreeMap<String, u64>,
+    /// Requests of all agents that were acknowledged.
+    answers: Arc<AtomicUsize>,
     sent_again: usize,
 }
 
 impl Agent {
-    fn new(number: u64, url: Url) -> Self {
+    fn new(number: u64, url: Url, answers: Arc<AtomicUsize>) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(10)));
-        Self { number, url, http: config.build().into(), acknowledged: BTreeMap::new(), sent_again: 0 }
+        Self { number, url, http: config.build().into(), acknowledged: BTreeMap::new(), answers, sent_again: 0 }
     }
 
     fn publish_until(mut self, over: &AtomicBool) -> Self {
         let mut run = 0;
         while !over.load(Ordering::Relaxed) {
-            self.publish(&self.events(run));
+            let events = self.events(run);
+            // While the killing goes on there is no deadline: on a busy machine, many a life is too short for an answer.
+            let mut known = self.publish(&events);
+            while known.is_none() && !over.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+                known = self.publish(&events);
+            }
+            known.unwrap_or_else(|| eventually("the last acknowledgement", || self.publish(&events)));
             run += 1;
         }
         self
@@ -72,26 +81,21 @@ impl Agent {
         events
     }
 
-    fn publish(&mut self, events: &Value) {
-        eventually("an acknowledgement", || {
-            let url = self.url.lock().unwrap().clone();
-            let request = self.http.post(format!("{url}/v1/events")).header("content-type", "application/json");
-            match Answer::read(request.send(events.to_string())) {
-                Ok(answer) if answer.status == 202 => {
-                    self.note(&answer);
-                    Some(())
-                }
-                Ok(answer) => {
-                    assert!(answer.status == 429 || answer.status == 503, "{answer:?}");
-                    self.sent_again += 1;
-                    None
-                }
-                Err(_) => {
-                    self.sent_again += 1;
-                    None
-                }
-            }
-        });
+    /// One attempt; `None` if nobody knows what became of it.
+    fn publish(&mut self, events: &Value) -> Option<()> {
+        let url = self.url.lock().unwrap().clone();
+        let request = self.http.post(format!("{url}/v1/events")).header("content-type", "application/json");
+        let Ok(answer) = Answer::read(request.send(events.to_string())) else {
+            self.sent_again += 1;
+            return None;
+        };
+        if answer.status == 202 {
+            self.note(&answer);
+            return Some(());
+        }
+        assert!(matches!(answer.status, 408 | 429 | 503), "{answer:?}");
+        self.sent_again += 1;
+        None
     }
 
     fn note(&mut self, answer: &Answer) {
@@ -100,6 +104,7 @@ impl Agent {
             let (id, seq) = (result["id"].as_str().unwrap().to_owned(), result["seq"].as_u64().unwrap());
             assert_eq!(self.acknowledged.insert(id, seq), None, "acknowledged twice");
         }
+        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -109,12 +114,17 @@ fn publish_and_kill(server: &mut Server, seed: u64) -> BTreeMap<String, u64> {
     println!("seed {seed:#x}");
     let mut random = Random(seed);
     let url: Url = Arc::new(Mutex::new(server.url().to_owned()));
-    let over = AtomicBool::new(false);
+    let (over, answers) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
     let agents: Vec<Agent> = std::thread::scope(|scope| {
-        let publish = |number| Agent::new(number, Arc::clone(&url)).publish_until(&over);
+        let publish = |number| Agent::new(number, Arc::clone(&url), Arc::clone(&answers)).publish_until(&over);
         let publishing: Vec<_> = (0..PUBLISHERS).map(|number| scope.spawn(move || publish(number))).collect();
-        for _ in 0..KILLS {
+        for life in 0..KILLS {
+            let before = answers.load(Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(random.below(LIFE_MS_MAX)));
+            // Most lives end at any moment; now and then one lasts until something was acknowledged in it.
+            if life % 4 == 0 {
+                eventually("an acknowledgement", || (answers.load(Ordering::Relaxed) > before).then_some(()));
+            }
             server.restart();
             url.lock().unwrap().replace_range(.., server.url());
         }
