@@ -12,6 +12,11 @@ mod armed {
         POINTS.lock().unwrap_or_else(PoisonError::into_inner).insert(point.to_owned(), nth);
     }
 
+    /// Whether the point has yet to panic.
+    pub fn is_armed(point: &str) -> bool {
+        POINTS.lock().unwrap_or_else(PoisonError::into_inner).contains_key(point)
+    }
+
     pub(crate) fn pass(point: &str) {
         let mut points = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left) = points.get_mut(point) else { return };
@@ -25,9 +30,9 @@ mod armed {
 }
 
 #[cfg(feature = "testing")]
-pub use armed::arm;
-#[cfg(feature = "testing")]
 pub(crate) use armed::pass;
+#[cfg(feature = "testing")]
+pub use armed::{arm, is_armed};
 
 #[cfg(not(feature = "testing"))]
 pub(crate) const fn pass(_point: &str) {}

@@ -108,6 +108,8 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
         Execution {
             parts,
             executions,
+            heard: position,
+            own_from: None,
             reorder,
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
@@ -125,6 +127,11 @@ pub(crate) struct Execution {
     parts: ExecutionParts,
     /// What the log holds about executions, plus what the groups under way add to it.
     executions: Executions,
+    /// The last record of the log that `executions` holds.
+    heard: Seq,
+    /// The first record that this life of the actor wrote. What stands before it and was not there when this life began was still
+    /// under way when the life before ended.
+    own_from: Option<Seq>,
     reorder: Reorder,
     queue: VecDeque<Item>,
     /// Requests that still wait for the verdict on some event.
@@ -184,11 +191,15 @@ impl Handler<Publish> for Execution {
 impl Handler<Records> for Execution {
     type Result = Result<(), Failure>;
 
-    /// The closings that the trace actor wrote; the rest are this actor's own records, noted when they were admitted. Also the tick
-    /// that lets events stop waiting for what never came.
+    /// The closings that the trace actor wrote, and what an earlier life left under way; the rest are this actor's own records,
+    /// noted when they were admitted. Also the tick that lets events stop waiting for what never came.
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
-        for record in records.iter().filter(|record| record.event().kind() == Kind::TraceCompleted) {
-            self.executions.apply(&record.fact);
+        for record in &records {
+            let not_own = self.own_from.is_none_or(|own| record.seq < own);
+            if not_own || record.event().kind() == Kind::TraceCompleted {
+                self.executions.apply(&record.fact);
+            }
+            self.heard = record.seq;
         }
         self.pump(context);
         Ok(())
@@ -225,7 +236,7 @@ impl Execution {
     /// Pure but for the clock: which of the waiting events are admitted, refused, or held back.
     fn decide(&mut self) -> Group {
         let take = self.queue.len().min(group::EVENTS_MAX);
-        let mut group = Group::default();
+        let mut group = Group::based_on(self.heard);
         let held = !self.reorder.is_empty();
         for item in self.queue.drain(..take) {
             group.decide(item, &mut self.executions, &self.parts.limits, held);
@@ -243,8 +254,11 @@ impl Execution {
     /// After the write: verdicts, and what has to wait.
     fn settle(&mut self, settled: Settled) {
         for (item, Appended { seq, duplicate }) in settled.appended {
-            if duplicate {
+            if duplicate && seq <= settled.based_on {
                 self.undo_phantom(&item);
+            }
+            if !duplicate {
+                self.own_from.get_or_insert(seq);
             }
             self.answer(&item, if duplicate { Verdict::Duplicate { seq } } else { Verdict::Accepted { seq } });
         }
@@ -264,8 +278,9 @@ impl Execution {
         }
     }
 
-    /// A start that was admitted and turned out to be a repeat belongs to an execution closed so long ago that it was forgotten:
-    /// it opened nothing.
+    /// A start that was admitted although the log as heard then held it belongs to an execution closed so long ago that it was
+    /// forgotten: it opened nothing. (A repeat of a record that the log did not hold then is another matter: a life of this actor
+    /// that panicked may have left an append under way. That execution is open.)
     fn undo_phantom(&mut self, item: &Item) {
         if let Ok(fact) = &item.content
             && let Event::ExecutionStarted(started) = &fact.event

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Runs `incarnation` on `arbiter` again and again until `stop`. The receiver resolves when it has ended for good.
+/// Runs `incarnation` on `arbiter` again and again until `stop`, or until the log is gone. The receiver resolves when it has ended for good.
 pub(crate) fn supervise<F, R>(
     name: &'static str,
     arbiter: &actix_rt::ArbiterHandle,
@@ -31,8 +31,15 @@ where
             let mut stop = stop;
             let mut backoff = BACKOFF_FIRST;
             while !*stop.borrow() {
-                match incarnation().await {
-                    Ok(()) => backoff = BACKOFF_FIRST,
+                let born = tokio::time::Instant::now();
+                let outcome = incarnation().await;
+                // What ended the lives before one that long is over.
+                if born.elapsed() > BACKOFF_MAX {
+                    backoff = BACKOFF_FIRST;
+                }
+                match outcome {
+                    // Asked to stop, or the log is gone: there is nothing to build the next life from.
+                    Ok(()) => break,
                     Err(failure) if *stop.borrow() => {
                         tracing::debug!(actor = name, error = &failure as &dyn std::error::Error, "actor ended while stopping");
                     }

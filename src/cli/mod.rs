@@ -116,7 +116,10 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json);
     start_tracing(matches!(cli.command, Command::Serve(_)));
-    let outcome = Config::load(cli.config.as_deref(), std::env::vars())
+    // Lossy, because a variable of another program may hold anything.
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    let environment = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let outcome = Config::load(cli.config.as_deref(), environment)
         .map_err(Failure::from)
         .and_then(|config| run(cli.command, config, &output));
     match outcome {

@@ -27,7 +27,7 @@ pub(super) async fn list(query: Query<DeadQuery>, gateway: Data<Gateway>) -> Res
     Ok(HttpResponse::Ok().json(json!({"dead": letters, "next": next})))
 }
 
-/// Which letters to send again; all of them (up to a page) if none is named.
+/// Which letters to send again; all of them (up to a page, and to a batch) if none is named.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Redrive {
@@ -38,7 +38,8 @@ pub(super) async fn redrive(request: Json<Redrive>, gateway: Data<Gateway>) -> R
     let wanted = |number: u64| request.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number));
     let mut letters = gateway.dead.list(0, usize::MAX).await?;
     letters.retain(|letter| wanted(letter.number));
-    letters.truncate(PAGE_MAX);
+    // More than a batch would never find room where the queue is as short as the configuration allows.
+    letters.truncate(PAGE_MAX.min(gateway.settings.batch_events_max));
     let verdicts = gateway.publisher.redrive(gateway.dead.as_ref(), letters, gateway.clock.now()).await?;
     let (numbers, verdicts): (Vec<u64>, Vec<_>) = verdicts.into_iter().unzip();
     let answer = PublishAnswer::new(numbers.into_iter().map(|number| Some(number.to_string())).collect(), verdicts);

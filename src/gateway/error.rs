@@ -1,7 +1,9 @@
 //! One table from what went wrong to what HTTP says about it.
 
+use actix_web::error::{JsonPayloadError, QueryPayloadError};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::web::{JsonConfig, QueryConfig};
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde_json::json;
 
@@ -84,6 +86,27 @@ impl ResponseError for ApiError {
 /// `Retry-After` for answers that are built elsewhere.
 pub(crate) fn retry_after() -> (&'static str, String) {
     ("retry-after", RETRY_AFTER_SECONDS.to_string())
+}
+
+/// What is answered to parameters that cannot be read.
+pub(crate) fn wrong_query() -> QueryConfig {
+    let refuse = |error: QueryPayloadError| match error {
+        QueryPayloadError::Deserialize(problem) => ApiError::BadRequest { field: "query", problem: problem.to_string() },
+        other => ApiError::BadRequest { field: "query", problem: other.to_string() },
+    };
+    QueryConfig::default().error_handler(move |error, _| refuse(error).into())
+}
+
+/// What is answered to a JSON body that cannot be read.
+pub(crate) fn wrong_json() -> JsonConfig {
+    let refuse = |error: JsonPayloadError| match error {
+        JsonPayloadError::ContentType => {
+            ApiError::BadRequest { field: "content-type", problem: "is not application/json".to_owned() }
+        }
+        JsonPayloadError::Deserialize(problem) => ApiError::BadRequest { field: "body", problem: problem.to_string() },
+        other => ApiError::BadRequest { field: "body", problem: other.to_string() },
+    };
+    JsonConfig::default().error_handler(move |error, _| refuse(error).into())
 }
 
 #[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]

@@ -52,6 +52,8 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
     let server = HttpServer::new(move || {
         App::new()
             .app_data(gateway.clone())
+            .app_data(error::wrong_query())
+            .app_data(error::wrong_json())
             .wrap(from_fn(auth::check))
             .configure(routes)
             .default_service(web::to(error::no_such_route))

@@ -1,13 +1,25 @@
-//! What pml promises to the outside, in one binary: formats that do not drift, ports that keep their contracts, and a fold that
-//! depends on nothing but the records.
+//! What pml promises to the outside, in one binary: formats that do not drift, ports that keep their contracts, a fold that
+//! depends on nothing but the records, and the real program, called, fed with nonsense and killed.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a builder fails the test that used it, which is what it is for")]
 
+mod embedded;
+mod run;
+mod server;
+
+mod bad_input;
 mod bus_contract;
+mod cli;
+mod closing;
+mod crash;
 mod dead_letters;
 mod faulty_log;
 mod fold;
 mod given;
 mod golden;
+mod http;
+mod http_read;
 mod learning;
 mod log_contract;
+mod outside;
+mod supervision;

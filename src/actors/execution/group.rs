@@ -17,8 +17,9 @@ use crate::log::{Appended, SharedLog};
 /// Events decided at once.
 pub(super) const EVENTS_MAX: usize = 8_192;
 
-#[derive(Default)]
 pub(super) struct Group {
+    /// The last record of the log that the decisions rest on.
+    based_on: Seq,
     admitted: Vec<Item>,
     pub(super) refused: Vec<(Item, Refusal)>,
     /// Refused for something that may still come.
@@ -29,12 +30,17 @@ pub(super) struct Group {
 
 /// A group after the write.
 pub(super) struct Settled {
+    pub(super) based_on: Seq,
     pub(super) appended: Vec<(Item, Appended)>,
     pub(super) refused: Vec<(Item, Verdict)>,
     pub(super) waiting: Vec<(Item, Refusal)>,
 }
 
 impl Group {
+    pub(super) fn based_on(based_on: Seq) -> Self {
+        Self { based_on, admitted: Vec::new(), refused: Vec::new(), waiting: Vec::new(), touched: BTreeSet::new() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.admitted.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
@@ -98,7 +104,8 @@ impl Group {
         if !letters.is_empty() {
             dead.bury(letters).await?;
         }
-        Ok(Settled { appended: self.admitted.into_iter().zip(positions).collect(), refused, waiting })
+        let appended = self.admitted.into_iter().zip(positions).collect();
+        Ok(Settled { based_on: self.based_on, appended, refused, waiting })
     }
 }
 

@@ -70,9 +70,25 @@ pub fn from_binary<'a>(
             Some("causation") => &mut attributes.causation,
             _ => continue,
         };
-        *slot = Some(Cow::Borrowed(value));
+        *slot = Some(percent_decoded(value));
     }
     attributes.into_record(Some(utf8(body, "data")?), now)
+}
+
+/// Header values may carry any character as `%XX` (HTTP binding 3.1.3.2); a percent sign that is no such escape stands for itself.
+fn percent_decoded(value: &str) -> Cow<'_, str> {
+    if !value.contains('%') {
+        return Cow::Borrowed(value);
+    }
+    let bytes = value.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let escape = value.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        decoded.push(escape.unwrap_or(bytes[at]));
+        at += if escape.is_some() { 3 } else { 1 };
+    }
+    Cow::Owned(String::from_utf8_lossy(&decoded).into_owned())
 }
 
 /// Puts the two halves of a binary event back into one structured text, whether or not they make sense.
@@ -80,7 +96,7 @@ pub fn join_binary<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>, bo
     let mut text = String::from("{");
     for (name, value) in headers {
         if let Some(name) = name.strip_prefix(HEADER_PREFIX) {
-            text.push_str(&format!("{}:{},", json!(name), json!(value)));
+            text.push_str(&format!("{}:{},", json!(name), json!(percent_decoded(value))));
         }
     }
     let mut bytes = text.into_bytes();
@@ -292,6 +308,13 @@ mod tests {
         let (headers, body) = to_binary(&given);
         let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         assert_eq!(from_binary(headers, &body, NOW).unwrap(), given);
+    }
+
+    #[test]
+    fn header_values_are_percent_decoded() {
+        for (given, decoded) in [("a%3Ab%20c", "a:b c"), ("100%", "100%"), ("%zz%4", "%zz%4"), ("%C3%A9", "\u{e9}")] {
+            assert_eq!(percent_decoded(given), decoded);
+        }
     }
 
     #[test]

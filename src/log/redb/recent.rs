@@ -71,7 +71,7 @@ mod tests {
 
     fn window(seqs: impl Iterator<Item = u64>, size: usize) -> Recent {
         let recent = Recent::default();
-        recent.extend(seqs.map(|seq| (record(seq), size)).collect());
+        recent.extend(seqs.map(|seq| (record(seq), size)));
         recent
     }
 

@@ -1,0 +1,97 @@
+//! When executions are closed that nobody closes properly. The clock is the test's.
+
+use std::time::Duration;
+
+use pml::clock::Clock;
+use pml::core::event::{Event, TraceCompleted};
+use pml::core::time::Timestamp;
+use pml::core::trace::UNFINISHED;
+use serde_json::json;
+
+use crate::embedded::Embedded;
+use crate::run::{finished, started, step, step_started, whole};
+use crate::server::PATIENCE;
+
+const HOUR_MS: i64 = 3_600_000;
+
+async fn start() -> Embedded {
+    let hour = HOUR_MS.to_string();
+    let settings = [("TRACE__ABANDON_MS", hour.as_str()), ("TRACE__LATE_MS", hour.as_str())];
+    Embedded::start(Clock::manual(Timestamp::from_micros(1_700_000_000_000_000)), &settings).await
+}
+
+async fn trace_of(pml: &Embedded, execution: &str) -> Option<TraceCompleted> {
+    pml.records().await.into_iter().find_map(|record| match record.event() {
+        Event::TraceCompleted(trace) if trace.execution.as_str() == execution => Some(trace.clone()),
+        _ => None,
+    })
+}
+
+/// Waits for a trace; the clock goes on by seconds, as a clock does.
+async fn closed(pml: &Embedded, execution: &str) -> TraceCompleted {
+    let closing = async {
+        loop {
+            if let Some(trace) = trace_of(pml, execution).await {
+                return trace;
+            }
+            pml.clock.advance_ms(1_000);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, closing).await.unwrap_or_else(|_| panic!("'{execution}' was not closed"))
+}
+
+/// Everything published before has been heard by the trace actor: it has closed a run that was published after it.
+async fn heard(pml: &Embedded, marker: &str) {
+    pml.accept(&whole(marker)).await;
+    closed(pml, marker).await;
+}
+
+#[actix_rt::test]
+async fn an_execution_nobody_finishes_is_abandoned_an_hour_after_its_last_event() {
+    let pml = start().await;
+    pml.accept(&json!([started("silent"), step("silent", "s1", "fs:read", &[]), started("slow")])).await;
+    heard(&pml, "marker-1").await;
+    pml.clock.advance_ms(HOUR_MS / 2);
+    pml.accept(&json!([step("slow", "s1", "fs:read", &[])])).await;
+    heard(&pml, "marker-2").await;
+    pml.clock.advance_ms(HOUR_MS / 2);
+    let trace = closed(&pml, "silent").await;
+    assert_eq!((trace.abandoned, trace.success, trace.steps.len()), (true, false, 1));
+    assert_eq!(trace_of(&pml, "slow").await, None, "its last event is half an hour old");
+    pml.accept(&json!([finished("slow")])).await;
+    let trace = closed(&pml, "slow").await;
+    assert_eq!((trace.abandoned, trace.success, trace.steps.len()), (false, true, 1));
+    pml.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_finished_execution_waits_for_a_step_that_was_started_but_not_for_ever() {
+    let pml = start().await;
+    for execution in ["never", "late"] {
+        pml.accept(&json!([
+            started(execution),
+            step_started(execution, "s1", "fs:read"),
+            step(execution, "s2", "fs:write", &["s1"]),
+            finished(execution)
+        ]))
+        .await;
+    }
+    heard(&pml, "marker").await;
+    for execution in ["never", "late"] {
+        assert_eq!(trace_of(&pml, execution).await, None, "{execution}");
+    }
+    pml.accept(&json!([step("late", "s1", "fs:read", &[])])).await;
+    let trace = closed(&pml, "late").await;
+    let outcomes = |trace: &TraceCompleted| -> Vec<_> {
+        trace.steps.iter().map(|step| (step.step.to_string(), step.success, step.error_kind.clone())).collect()
+    };
+    assert_eq!(outcomes(&trace), [("s1".to_owned(), true, None), ("s2".to_owned(), true, None)]);
+    assert_eq!(trace_of(&pml, "never").await, None, "its step may still come");
+    pml.clock.advance_ms(HOUR_MS);
+    let trace = closed(&pml, "never").await;
+    assert_eq!((trace.abandoned, trace.success), (false, true));
+    let unfinished = Some(UNFINISHED.to_owned());
+    assert_eq!(outcomes(&trace), [("s1".to_owned(), false, unfinished), ("s2".to_owned(), true, None)]);
+    pml.stop().await;
+}

@@ -1,0 +1,227 @@
+//! The real program as a server: its own process, its own directory, real HTTP over loopback.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything that a healthy server does may take on a machine that is busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, away from whatever configuration the surroundings hold.
+pub(crate) fn pml() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pml"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PML_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Asks again until there is an answer.
+#[expect(clippy::disallowed_methods, reason = "another process is waited for, and its clock is the wall's")]
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build().into()
+}
+
+/// What a server said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<String>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Self, ureq::Error> {
+        let mut response = response?;
+        let retry_after = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+        let text = response.body_mut().with_config().limit(1 << 30).read_to_string()?;
+        Ok(Self { status: response.status().as_u16(), retry_after, text })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The status of every event, in order.
+    pub(crate) fn statuses(&self) -> Vec<String> {
+        let json = self.json();
+        let results = json["results"].as_array().unwrap_or_else(|| panic!("no results: {self:?}"));
+        results.iter().map(|result| result["status"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+pub(crate) struct Server {
+    home: TempDir,
+    settings: Vec<(String, String)>,
+    process: Process,
+}
+
+struct Process {
+    child: Child,
+    /// Held open, so that the server can go on printing.
+    _stdout: BufReader<ChildStdout>,
+    url: String,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With settings such as `("LIMITS__STEPS_MAX", "3")`.
+    pub(crate) fn with(settings: &[(&str, &str)]) -> Self {
+        let quick = [("TRACE__SETTLE_MS", "20"), ("EXECUTION__REORDER_WAIT_MS", "200")];
+        let settings = quick.iter().chain(settings).map(|(name, value)| (format!("PML__{name}"), (*value).to_owned()));
+        let settings: Vec<_> = settings.collect();
+        let home = TempDir::new().unwrap();
+        let process = spawn(home.path(), &settings);
+        Self { home, settings, process }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.process.url
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        data_below(self.home.path())
+    }
+
+    pub(crate) fn post_as(&self, content_type: &str, body: impl AsRef<[u8]>) -> Answer {
+        let request = agent().post(format!("{}/v1/events", self.url())).header("content-type", content_type);
+        Answer::read(request.send(body.as_ref())).unwrap()
+    }
+
+    /// Publishes one event, or an array of them.
+    pub(crate) fn post(&self, events: &Value) -> Answer {
+        self.post_as("application/json", events.to_string())
+    }
+
+    /// Publishes events that must all be accepted.
+    pub(crate) fn accept(&self, events: &Value) -> Answer {
+        let answer = self.post(events);
+        assert!(answer.status == 202 && answer.statuses().iter().all(|status| status == "accepted"), "{answer:?}");
+        answer
+    }
+
+    pub(crate) fn redrive(&self) -> Value {
+        let request = agent().post(format!("{}/v1/dead/redrive", self.url())).header("content-type", "application/json");
+        Answer::read(request.send("{}")).unwrap().json()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        Answer::read(agent().get(format!("{}{path}", self.url())).call()).unwrap()
+    }
+
+    /// The answer to a question that must be answered.
+    pub(crate) fn ask(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
+    }
+
+    /// The whole log.
+    pub(crate) fn records(&self) -> Vec<Value> {
+        self.get("/v1/events").text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The trace of an execution, once it is closed.
+    pub(crate) fn closed_trace(&self, execution: &str) -> Value {
+        eventually("the trace to be closed", || {
+            let answer = self.get(&format!("/v1/traces/{execution}"));
+            Some(answer.json()).filter(|trace| answer.status == 200 && trace["status"] != "open")
+        })
+    }
+
+    /// The state, once it holds the whole log and no execution is open.
+    pub(crate) fn settled_state(&self) -> Value {
+        eventually("every execution to be closed", || {
+            let state = self.ask("/v1/state");
+            let tail = self.ask("/readyz")["tail_seq"].clone();
+            Some(state).filter(|state| state["open_executions"] == 0 && state["applied_seq"] == tail)
+        })
+    }
+
+    /// SIGTERM: it may finish what it has begun. Returns its exit code.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let told = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        self.process.child.wait().unwrap().code()
+    }
+
+    /// SIGKILL: no handler runs, nothing is flushed.
+    pub(crate) fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// Starts it again on the same directory and, it may be, another port.
+    pub(crate) fn restart(&mut self) {
+        self.kill9();
+        self.process = spawn(self.home.path(), &self.settings);
+    }
+}
+
+impl Process {
+    fn kill9(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it was killed");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+fn data_below(home: &Path) -> PathBuf {
+    home.join("data")
+}
+
+fn spawn(home: &Path, settings: &[(String, String)]) -> Process {
+    let complaints = home.join("stderr.txt");
+    let mut child = pml()
+        .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data_below(home))
+        .envs(settings.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&complaints).unwrap())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let started: Option<Value> = serde_json::from_str(&line).ok();
+    let Some(address) = started.as_ref().and_then(|started| started["listen"].as_str()) else {
+        panic!("the server did not start: {line}{}", std::fs::read_to_string(&complaints).unwrap());
+    };
+    Process { url: format!("http://{address}"), child, _stdout: stdout }
+}
+
+#[test]
+fn a_server_that_was_killed_starts_again_with_its_log() {
+    let mut server = Server::start();
+    let seq = server.accept(&crate::run::started("e1")).json()["results"][0]["seq"].clone();
+    server.restart();
+    let kept = server.records();
+    assert!(kept.iter().any(|record| record["seq"] == seq && record["data"]["execution"] == "e1"), "{kept:?}");
+    assert_eq!(server.ask("/v1/traces/e1")["status"], "open");
+}

@@ -1,0 +1,243 @@
+//! The rules of the house that a compiler does not know: layering, sizes, dead files, unread keys. Reads the sources, links nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CODE_LINES_MAX: usize = 400;
+const MOD_LINES_MAX: usize = 270;
+const FUNCTION_LINES_MAX: usize = 70;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below `directory`, as a path relative to the project.
+fn rust_files(directory: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(directory)];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display())) {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "{directory} holds no sources");
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The part of a file before its unit tests.
+fn code(path: &Path) -> String {
+    let text = read(path);
+    text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned()
+}
+
+fn report(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+fn lines_with(path: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let text = code(path);
+    let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//") && wanted(line));
+    numbered.map(|(at, line)| format!("{}:{}: {}", path.display(), at + 1, line.trim())).collect()
+}
+
+#[test]
+fn the_core_has_no_io_clock_async_threads_or_randomness() {
+    let banned = [
+        "std::fs",
+        "std::io",
+        "std::net",
+        "std::env",
+        "std::thread",
+        "std::process",
+        "std::time",
+        "SystemTime",
+        "Instant",
+        "tokio",
+        "actix",
+        "async ",
+        ".await",
+        "getrandom",
+        "rand::",
+        "Mutex",
+        "RwLock",
+        "static mut",
+        "thread_local",
+        "tracing::",
+        "crate::log",
+        "crate::bus",
+        "crate::actors",
+        "crate::gateway",
+        "crate::cli",
+        "crate::config",
+        "crate::clock",
+        "crate::runtime",
+    ];
+    let guilty = |path: &PathBuf| lines_with(path, |line| banned.iter().any(|word| line.contains(word)));
+    report(&rust_files("src/core").iter().flat_map(guilty).collect::<Vec<_>>());
+}
+
+#[test]
+fn serde_stays_at_the_edge_of_the_core() {
+    // Redaction has to look inside carried JSON; nothing else of the core does.
+    let allowed = |path: &Path| path.starts_with("src/core/event") || path == Path::new("src/core/redact.rs");
+    let guilty = |path: &PathBuf| lines_with(path, |line| line.contains("serde"));
+    report(&rust_files("src/core").iter().filter(|path| !allowed(path)).flat_map(guilty).collect::<Vec<_>>());
+}
+
+#[test]
+fn actix_actors_stay_in_actors() {
+    let allowed = |path: &Path| {
+        path.starts_with("src/actors") || path == Path::new("src/publisher.rs") || path == Path::new("src/core/mod.rs")
+    };
+    let guilty = |path: &PathBuf| lines_with(path, |line| line.contains("use actix::") || line.contains("actix::Addr"));
+    report(&rust_files("src").iter().filter(|path| !allowed(path)).flat_map(guilty).collect::<Vec<_>>());
+}
+
+#[test]
+fn settings_and_time_are_read_in_one_place_each() {
+    let mut problems = Vec::new();
+    for path in rust_files("src") {
+        let name = path.to_string_lossy().into_owned();
+        if name != "src/clock.rs" && !name.starts_with("src/bench") {
+            problems.extend(lines_with(&path, |line| line.contains("SystemTime::now") || line.contains("Instant::now")));
+        }
+        if !name.starts_with("src/cli") {
+            problems.extend(lines_with(&path, |line| line.contains("std::env::var")));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn files_and_functions_stay_small() {
+    let mut problems = Vec::new();
+    for path in rust_files("src") {
+        let text = code(&path);
+        let lines = text.lines().count();
+        let max = if path.ends_with("mod.rs") { MOD_LINES_MAX } else { CODE_LINES_MAX };
+        if lines > max {
+            problems.push(format!("{}: {lines} lines before its tests, the limit is {max}", path.display()));
+        }
+        problems.extend(long_functions(&path, &text));
+    }
+    report(&problems);
+}
+
+/// Functions by the indentation of their first and last line, which rustfmt guarantees.
+fn long_functions(path: &Path, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut problems = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let body = line.trim_start();
+        let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "async fn ", "pub async fn "]
+            .iter()
+            .chain(&["pub(crate) async fn ", "pub(super) async fn ", "const fn ", "pub const fn "])
+            .any(|prefix| body.starts_with(prefix));
+        if !is_function {
+            continue;
+        }
+        let indent = " ".repeat(line.len() - body.len());
+        let end = lines[start..].iter().position(|line| *line == format!("{indent}}}"));
+        if let Some(len) = end.filter(|len| *len > FUNCTION_LINES_MAX) {
+            problems.push(format!("{}:{}: {len} lines in one function", path.display(), start + 1));
+        }
+    }
+    problems
+}
+
+#[test]
+fn every_source_file_is_part_of_the_crate() {
+    let mut problems = Vec::new();
+    for directory in ["src", "tests/it"] {
+        for path in rust_files(directory) {
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            if ["lib", "main"].contains(&stem.as_str()) {
+                continue;
+            }
+            let (name, parent) = if stem == "mod" {
+                let module = path.parent().unwrap();
+                (module.file_name().unwrap().to_string_lossy().into_owned(), module.parent().unwrap().to_owned())
+            } else {
+                (stem, path.parent().unwrap().to_owned())
+            };
+            let declared = |file: PathBuf| {
+                root().join(&file).exists()
+                    && read(&file).lines().any(|line| line.trim_end().ends_with(&format!("mod {name};")))
+            };
+            let candidates =
+                [parent.join("mod.rs"), parent.join("lib.rs"), parent.join("main.rs"), parent.with_extension("rs")];
+            if !candidates.into_iter().any(declared) {
+                problems.push(format!("{}: no `mod {name};` leads to it", path.display()));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn every_configuration_key_is_read() {
+    let config = read(Path::new("config/pml.toml"));
+    let keys: BTreeSet<&str> = config
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(" = ").map(|(key, _)| key.trim()))
+        .collect();
+    assert!(keys.len() > 20, "the configuration lists its keys one per line");
+    let sources: String =
+        rust_files("src").iter().filter(|path| **path != Path::new("src/config.rs")).map(|path| code(path)).collect();
+    let own = code(Path::new("src/config.rs"));
+    let unread = keys.iter().filter(|key| {
+        let field = format!(".{key}");
+        // The limits are handed over as a whole, in the configuration's own conversion.
+        !sources.contains(&field) && own.matches(&field).count() < 2 && !own.contains(&format!("{key}: keys.{key}"))
+    });
+    report(&unread.map(|key| format!("config/pml.toml: nothing reads '{key}'")).collect::<Vec<_>>());
+}
+
+#[test]
+fn sources_are_ascii_and_free_of_leftovers() {
+    let banned = ["todo!(", "unimplemented!(", "dbg!(", "FIXME", "XXX", "#[ignore", "#[allow", "simplified", "for now"];
+    let mut problems = Vec::new();
+    for directory in ["src", "tests/it", "benches"] {
+        for path in rust_files(directory) {
+            for (at, line) in read(&path).lines().enumerate() {
+                if !line.is_ascii() {
+                    problems.push(format!("{}:{}: not ASCII", path.display(), at + 1));
+                }
+                if let Some(word) = banned.iter().find(|word| line.contains(**word)) {
+                    problems.push(format!("{}:{}: {word}", path.display(), at + 1));
+                }
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn documents_are_ascii_and_name_tests_that_exist() {
+    let architecture = read(Path::new("ARCHITECTURE.md"));
+    let mut sources = String::new();
+    for directory in ["src", "tests"] {
+        sources.extend(rust_files(directory).iter().map(|path| read(path)));
+    }
+    // Names of tests stand in backquotes after "held by".
+    let named = architecture
+        .lines()
+        .filter_map(|line| line.split_once("Held by "))
+        .flat_map(|(_, rest)| rest.split('`').skip(1).step_by(2));
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() >= 9, "every invariant names its test");
+    let missing = named.iter().filter(|name| !sources.contains(&format!("fn {}(", name.rsplit("::").next().unwrap())));
+    report(&missing.map(|name| format!("ARCHITECTURE.md: no test `{name}`")).collect::<Vec<_>>());
+}
