@@ -79,7 +79,7 @@ fn learnt(data: &Path) -> [usize; 4] {
     for record in runtime.block_on(log.read(Seq::ZERO, usize::MAX)).unwrap() {
         state.apply(&record);
     }
-    [state.tools.len(), state.capabilities.len(), state.graph.edge_count(), state.traces.len()]
+    [state.tools.len(), state.capabilities.len(), state.graph.edge_count(), state.executions.traces_len()]
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn the_log_is_printed_and_verified_from_a_server_and_from_its_directory() {
 }
 
 #[test]
-fn a_damaged_record_is_found() {
+fn a_damaged_block_is_found() {
     const EVENTS: redb::TableDefinition<'_, u64, &[u8]> = redb::TableDefinition::new("events");
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
@@ -209,7 +209,7 @@ fn a_damaged_record_is_found() {
     transaction.commit().unwrap();
     drop(database);
     let report = run(5, &["log", "verify", "--data", text(&data)]).json();
-    assert!(report["problems"][0].as_str().unwrap().contains("record 7 is damaged"), "{report}");
+    assert!(report["problems"][0].as_str().unwrap().contains("the block that ends at 7 is damaged"), "{report}");
     let checked = run(1, &["doctor", "--data", text(&data)]).json();
     assert_eq!(checked["ok"], json!(false), "{checked}");
 }

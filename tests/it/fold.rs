@@ -178,8 +178,8 @@ fn folded(records: &[Record]) -> State {
 
 /// Everything a state knows, without how often it was told.
 fn knowledge(state: &State) -> String {
-    let State { tools, executions, traces, graph, transitions, capabilities, templates, .. } = state;
-    format!("{:?}", (tools, executions, traces, graph, transitions, capabilities, templates))
+    let State { tools, executions, graph, transitions, capabilities, templates, .. } = state;
+    format!("{:?}", (tools, executions, graph, transitions, capabilities, templates))
 }
 
 /// A broken producer may use an id for two different facts: the digest must tell them apart by what they say.

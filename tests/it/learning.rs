@@ -84,7 +84,7 @@ fn a_run_without_steps_teaches_nothing_but_is_counted() {
     let mut history = History::default();
     assert_eq!(history.run("e1", &[], true), []);
     assert!(history.state.capabilities.is_empty() && history.state.tools.is_empty());
-    assert_eq!((history.state.count(Kind::TraceCompleted), history.state.traces.len()), (1, 1));
+    assert_eq!((history.state.count(Kind::TraceCompleted), history.state.executions.traces_len()), (1, 1));
 }
 
 #[test]
@@ -223,10 +223,10 @@ fn what_comes_after_the_trace_is_only_counted_as_late() {
     let known = |history: &History| {
         let state = &history.state;
         let executions = state.executions.len();
-        format!("{:?}", (&state.tools, &state.graph, &state.transitions, &state.capabilities, &state.traces, executions))
+        format!("{:?}", (&state.tools, &state.graph, &state.transitions, &state.capabilities, executions))
     };
     let before = known(&history);
-    let trace = history.state.traces.get(&"e1".parse().unwrap()).unwrap().trace().clone();
+    let trace = history.state.executions.trace(&"e1".parse().unwrap()).unwrap().clone();
     let late = [
         started("e1"),
         step_finished("e1", "mail", "mail:send", &[], true),

@@ -43,8 +43,6 @@ fn an_agent_with_the_official_cloudevents_library_is_understood_in_every_mode() 
     let statuses: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["results"][0]["status"]).collect();
     assert_eq!(statuses, [&json!("accepted"); 4], "{answers}");
     let trace = server.closed_trace("python-1");
-        Some(server.get("/v1/traces/python-1").json()).filter(|trace| trace["status"] == "completed")
-    });
     let steps: Vec<&Value> = trace["steps"].as_array().unwrap().iter().map(|step| &step["tool"]).collect();
     assert_eq!(steps, ["fs:list", "zip:pack"]);
     assert_eq!(trace["steps"][1]["depends_on"], json!(["list"]));

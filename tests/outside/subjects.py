@@ -9,15 +9,26 @@ import sys
 
 import nats
 
+# Not among the subjects asked about.
+AFTER = "after.the.question"
+
 
 async def delivered(client, pattern, subject):
     subscription = await client.subscribe(pattern)
+    after = await client.subscribe(AFTER)
     await client.publish(subject, b"")
-    await client.flush()
-    # The server handled the publish before it answered the flush, so what was delivered is already here.
-    arrived = subscription.pending_msgs > 0
+    await client.publish(AFTER, b"")
+    # One connection keeps its order: once the second message is here, the first one is too, or never comes.
+    await after.next_msg(timeout=10)
+    arrived = {message.subject async for message in drained(subscription)}
     await subscription.unsubscribe()
-    return arrived
+    await after.unsubscribe()
+    return subject in arrived
+
+
+async def drained(subscription):
+    while subscription.pending_msgs > 0:
+        yield await subscription.next_msg(timeout=10)
 
 
 async def main(url, pairs):
