@@ -33,8 +33,10 @@ use crate::metrics::{ByKind, ByReason, Metrics};
 use group::{Group, Settled};
 use reorder::Reorder;
 
-/// One group is decided while another is written.
-const GROUPS_UNDER_WAY_MAX: usize = 2;
+/// Groups handed to the log and not yet acknowledged. Those that wait for the log's writer share its next commit.
+const GROUPS_UNDER_WAY_MAX: usize = 32;
+/// While a group is under way, the next one waits until it holds this many events, so that a group is worth its overhead.
+const NEXT_GROUP_EVENTS_MIN: usize = 64;
 /// Records handled at once when following the log.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
@@ -147,7 +149,8 @@ struct Item {
     index: usize,
     origin: &'static str,
     original: Option<Bytes>,
-    content: Result<Arc<NewRecord>, Refusal>,
+    /// Boxed: events are moved often and refused rarely.
+    content: Result<Arc<NewRecord>, Box<Refusal>>,
 }
 
 struct Request {
@@ -181,7 +184,7 @@ impl Handler<Publish> for Execution {
             index,
             origin,
             original: item.original,
-            content: item.content.map(Arc::new),
+            content: item.content.map(Arc::new).map_err(Box::new),
         }));
         self.pump(context);
         Box::pin(async { answer.await.unwrap_or(Err(PublishError::Unknown)) })
@@ -209,7 +212,8 @@ impl Handler<Records> for Execution {
 impl Execution {
     /// Starts the next group unless enough are under way: decide, append, bury; `settle` gets the rest done.
     fn pump(&mut self, context: &mut Context<Self>) {
-        if self.groups_under_way == GROUPS_UNDER_WAY_MAX {
+        let worth_it = self.groups_under_way == 0 || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
+        if self.groups_under_way == GROUPS_UNDER_WAY_MAX || !worth_it {
             return;
         }
         let group = self.decide();
@@ -253,6 +257,7 @@ impl Execution {
 
     /// After the write: verdicts, and what has to wait.
     fn settle(&mut self, settled: Settled) {
+        self.count(&settled);
         for (item, Appended { seq, duplicate }) in settled.appended {
             if duplicate && seq <= settled.based_on {
                 self.undo_phantom(&item);
@@ -289,20 +294,29 @@ impl Execution {
         }
     }
 
-    fn answer(&mut self, item: &Item, verdict: Verdict) {
+    fn count(&self, settled: &Settled) {
         let metrics = &self.parts.metrics;
-        match (&verdict, &item.content) {
-            (Verdict::Accepted { .. }, Ok(fact)) => {
-                metrics.accepted.get_or_create(&ByKind { kind: fact.event.kind().name() }).inc();
+        let mut accepted: BTreeMap<Kind, u64> = BTreeMap::new();
+        for (item, appended) in &settled.appended {
+            match &item.content {
+                Ok(fact) if !appended.duplicate => *accepted.entry(fact.event.kind()).or_default() += 1,
+                _ => {
+                    metrics.duplicate.inc();
+                }
             }
-            (Verdict::Duplicate { .. }, _) => {
-                metrics.duplicate.inc();
-            }
-            (Verdict::Refused(refusal), _) => {
-                metrics.refused.get_or_create(&ByReason { reason: refusal.reason() }).inc();
-            }
-            (Verdict::Accepted { .. }, Err(_)) => unreachable!("a refused event is never appended"),
         }
+        for (kind, count) in accepted {
+            metrics.accepted.get_or_create(&ByKind { kind: kind.name() }).inc_by(count);
+        }
+        for (_, verdict) in &settled.refused {
+            match verdict {
+                Verdict::Refused(refusal) => metrics.refused.get_or_create(&ByReason { reason: refusal.reason() }).inc(),
+                Verdict::Accepted { .. } | Verdict::Duplicate { .. } => metrics.duplicate.inc(),
+            };
+        }
+    }
+
+    fn answer(&mut self, item: &Item, verdict: Verdict) {
         let request = self.requests.get_mut(&item.request).expect("a request stays until its last verdict");
         request.verdicts[item.index] = Some(verdict);
         request.missing -= 1;

@@ -271,12 +271,36 @@ macro_rules! text_id {
 
 /// One run of an agent towards one intent.
 ///
-/// Ordered by a hash of the text first: there are many of them in ordered maps, their texts share long prefixes, and nobody needs
-/// them in the order of their letters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Carries a hash of its text, by which it is looked up and, first, ordered: there are many of them, their texts share long
+/// prefixes, and nobody needs them in the order of their letters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutionId {
     hash: u64,
     text: Arc<str>,
+}
+
+impl std::hash::Hash for ExecutionId {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.hash);
+    }
+}
+
+/// Passes an [`ExecutionId`]'s own hash on, so that maps are laid out alike in every process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnHash(u64);
+
+impl std::hash::Hasher for OwnHash {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only execution ids are hashed, by write_u64");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl ExecutionId {

@@ -4,16 +4,18 @@
 //! Three owners keep [`Executions`] of their own, each from the log: the execution actor (to admit), the trace actor (to
 //! close), the state (to answer about live executions).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::shared_ptr::DefaultSharedPtr;
+use imbl::{GenericHashMap, Vector};
 
 use super::digest::{Digestible, Writer};
 use super::event::{
     Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
 };
-use super::id::{Callee, ExecutionId, RecordId, StepId};
+use super::id::{Callee, ExecutionId, OwnHash, RecordId, StepId};
 use super::time::Timestamp;
 
 /// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
@@ -209,12 +211,15 @@ fn trace_step(step: &OpenStep, depends_on: Vec<StepId>) -> TraceStep {
     }
 }
 
+/// A persistent hash map, because every event looks its execution up. Nothing may depend on its order.
+type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<OwnHash>, DefaultSharedPtr>;
+
 /// The executions under way, and those closed last.
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
-    open: OrdMap<ExecutionId, Arc<OpenExecution>>,
+    open: ByExecution<Arc<OpenExecution>>,
     /// With the fact that closed it, a completed trace.
-    closed: OrdMap<ExecutionId, Arc<NewRecord>>,
+    closed: ByExecution<Arc<NewRecord>>,
     /// The keys of `closed`, oldest first.
     closed_order: Vector<ExecutionId>,
 }
@@ -291,6 +296,7 @@ impl Executions {
         self.closed.contains_key(execution)
     }
 
+    /// In no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &OpenExecution)> {
         self.open.iter().map(|(execution, open)| (execution, open.as_ref()))
     }
@@ -310,8 +316,9 @@ impl Digestible for Executions {
         let write_stamp = |writer: &mut Writer, (time, id): Stamp| {
             writer.i64(time.micros()).u128(id.to_bits());
         };
-        writer.len(self.open.len());
-        for (execution, open) in &self.open {
+        let ordered: BTreeMap<&ExecutionId, &OpenExecution> = self.iter().collect();
+        writer.len(ordered.len());
+        for (execution, open) in ordered {
             writer.text(execution.as_str());
             // A fact is identified by its stamp; what it says is the content of the record with that id.
             for fact in [&open.started, &open.finished] {

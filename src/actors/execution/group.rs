@@ -50,7 +50,7 @@ impl Group {
         let fact = match &item.content {
             Ok(fact) => fact,
             Err(refusal) => {
-                let refusal = refusal.clone();
+                let refusal = Refusal::clone(refusal);
                 return self.refused.push((item, refusal));
             }
         };

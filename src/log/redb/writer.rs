@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block;
@@ -17,6 +18,10 @@ use crate::dead::NewDeadLetter;
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
 /// time per commit.
 const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
+
+/// A commit costs about a millisecond however little it holds: a group much smaller than the last one waits a moment for company.
+const GATHER_PAUSE: Duration = Duration::from_micros(50);
+const GATHER_PAUSES_MAX: u32 = 10;
 
 pub(super) enum Job {
     Append { facts: Vec<Arc<NewRecord>>, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
@@ -76,14 +81,26 @@ impl Writer {
 
     /// Ends when every sender is gone and the queue is empty.
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+        let mut last_size = 0;
         while let Some(first) = queue.blocking_recv() {
             let mut size = first.size();
             let mut group = vec![first];
+            let mut pauses = 0;
             while size < self.options.group_records_max {
-                let Ok(job) = queue.try_recv() else { break };
-                size += job.size();
-                group.push(job);
+                match queue.try_recv() {
+                    Ok(job) => {
+                        size += job.size();
+                        group.push(job);
+                    }
+                    // Whoever shared the last commit was answered just now and is about to be back.
+                    Err(_) if size < last_size / 2 && pauses < GATHER_PAUSES_MAX => {
+                        pauses += 1;
+                        std::thread::sleep(GATHER_PAUSE);
+                    }
+                    Err(_) => break,
+                }
             }
+            last_size = size;
             self.commit(group);
         }
     }
@@ -133,9 +150,10 @@ impl Writer {
         let mut written = Vec::new();
         let mut results = Vec::with_capacity(group.len());
         let outcome = (|| -> Result<(), redb::Error> {
+            let mut ids = transaction.open_table(IDS)?;
             for job in &group {
                 results.push(match job {
-                    Job::Append { facts, .. } => self.append(transaction, facts, &mut written)?,
+                    Job::Append { facts, .. } => self.append(&mut ids, facts, &mut written)?,
                     Job::Bury { letters, .. } => self.bury(transaction, letters)?,
                     Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
                 });
@@ -154,11 +172,10 @@ impl Writer {
 
     fn append(
         &self,
-        transaction: &WriteTransaction,
+        ids: &mut Table<'_, u128, u64>,
         facts: &[Arc<NewRecord>],
         written: &mut Vec<Written>,
     ) -> Result<Vec<Appended>, redb::Error> {
-        let mut ids = transaction.open_table(IDS)?;
         let mut appended = Vec::with_capacity(facts.len());
         for fact in facts {
             let seq = written.last().map_or(self.last, |(record, _)| record.seq).next();
