@@ -236,12 +236,11 @@ fn nested(path: &str, value: &str) -> Option<Table> {
     if first.is_empty() {
         return None;
     }
-    let inner = match rest {
-        Some(rest) => Value::Table(nested(rest, value)?),
-        None => {
-            let parsed: Option<Table> = format!("value = {value}").parse().ok();
-            parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(value.to_owned()))
-        }
+    let inner = if let Some(rest) = rest {
+        Value::Table(nested(rest, value)?)
+    } else {
+        let parsed: Option<Table> = format!("value = {value}").parse().ok();
+        parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(value.to_owned()))
     };
     Some(Table::from_iter([(first.to_owned(), inner)]))
 }

@@ -126,7 +126,7 @@ impl Runtime {
         R: Future<Output = Result<(), crate::actors::Failure>> + 'static,
     {
         let handle = self.arbiters[arbiter].handle();
-        self.ended.push(supervise(name, &handle, Arc::clone(&self.metrics), stop, incarnation));
+        self.ended.push(supervise(name, &handle, self.clock.clone(), Arc::clone(&self.metrics), stop, incarnation));
     }
 
     /// Records the configured templates that the state does not hold yet in this form.

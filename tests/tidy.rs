@@ -1,11 +1,13 @@
 //! The rules of the house that a compiler does not know: layering, sizes, dead files, unread keys. Reads the sources, links nothing.
 
+#![expect(clippy::unwrap_used, reason = "a panic in a helper fails the test that used it, which is what it is for")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const CODE_LINES_MAX: usize = 400;
-const MOD_LINES_MAX: usize = 270;
+const MOD_LINES_MAX: usize = 150;
 const FUNCTION_LINES_MAX: usize = 70;
 
 fn root() -> &'static Path {

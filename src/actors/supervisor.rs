@@ -1,22 +1,27 @@
 //! Keeping actors alive. actix does not restart an actor that panicked, so this does: it runs the actor together with what feeds
 //! it, and when that ends without being asked to, builds both anew from the log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
 use super::Failure;
+use crate::clock::Clock;
 use crate::metrics::{ByActor, Metrics};
-use std::sync::Arc;
 
 /// Waits between restarts: short at first, because most failures are gone after one; bounded, because some are not.
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Whatever ended the lives before one this long is over.
+const LONG_LIFE_MS: u64 = 5_000;
 
-/// Runs `incarnation` on `arbiter` again and again until `stop`, or until the log is gone. The receiver resolves when it has ended for good.
+/// Runs `incarnation` on `arbiter` again and again until `stop`, or until the log is gone. The receiver resolves when it has ended
+/// for good.
 pub(crate) fn supervise<F, R>(
     name: &'static str,
     arbiter: &actix_rt::ArbiterHandle,
+    clock: Clock,
     metrics: Arc<Metrics>,
     stop: watch::Receiver<bool>,
     incarnation: F,
@@ -31,10 +36,9 @@ where
             let mut stop = stop;
             let mut backoff = BACKOFF_FIRST;
             while !*stop.borrow() {
-                let born = tokio::time::Instant::now();
+                let born = clock.now();
                 let outcome = incarnation().await;
-                // What ended the lives before one that long is over.
-                if born.elapsed() > BACKOFF_MAX {
+                if clock.now().millis_since(born) > LONG_LIFE_MS {
                     backoff = BACKOFF_FIRST;
                 }
                 match outcome {

@@ -95,7 +95,7 @@ fn commit_what_waits(database: &Database, mut queue: mpsc::Receiver<(Vec<Vec<u8>
         }
         let outcome = commit(database, &values, &mut key);
         for done in waiting {
-            drop(done.send(outcome.as_ref().map(|()| ()).map_err(|error| redb::Error::Corrupted(error.to_string()))));
+            drop(done.send(outcome.as_ref().copied().map_err(|error| redb::Error::Corrupted(error.to_string()))));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `pml dead`: refused events.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -46,12 +46,11 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 }
 
 async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Outcome {
-    let letters: Vec<Value> = match &arguments.place.data {
-        Some(directory) => from_directory(directory, arguments.limit, config).await?,
-        None => {
-            let answer = Remote::new(&arguments.place, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
-            answer["dead"].as_array().cloned().unwrap_or_default()
-        }
+    let letters: Vec<Value> = if let Some(directory) = &arguments.place.data {
+        from_directory(directory, arguments.limit, config).await?
+    } else {
+        let answer = Remote::new(&arguments.place, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
+        answer["dead"].as_array().cloned().unwrap_or_default()
     };
     output.json(&json!({"dead": letters}));
     if letters.is_empty() {
@@ -65,7 +64,7 @@ async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Out
     Ok(0)
 }
 
-async fn from_directory(directory: &PathBuf, limit: usize, config: &Config) -> anyhow::Result<Vec<Value>> {
+async fn from_directory(directory: &Path, limit: usize, config: &Config) -> anyhow::Result<Vec<Value>> {
     let letters = open_existing(directory, config)?.list(0, limit).await?;
     let value = |letter: crate::dead::DeadLetter| {
         json!({

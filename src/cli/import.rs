@@ -132,7 +132,7 @@ fn publish_remote(remote: &Remote, events: Vec<NewRecord>, progress: impl Fn(u64
 pub(super) struct ExportArguments {
     /// Directory to write
     directory: PathBuf,
-    /// Share of the traces, the latest ones, that goes to traces_test.jsonl
+    /// Share of the traces, the latest ones, that goes to `traces_test.jsonl`
     #[arg(long, default_value_t = 0.2)]
     test_share: f64,
     #[command(flatten)]
@@ -141,7 +141,7 @@ pub(super) struct ExportArguments {
 
 pub(super) async fn export(arguments: ExportArguments, config: Config, output: &Output) -> Outcome {
     let source = Source::open(&arguments.place, &config)?;
-    let bar = output.progress("reading", source.tail().await?.0);
+    let bar = output.progress("reading", source.tail()?.0);
     let mut exporter = Exporter::default();
     let reading = source.visit(Seq::ZERO, |record| {
         exporter.take(&record);

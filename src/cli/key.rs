@@ -3,7 +3,6 @@
 use clap::Args;
 use serde_json::json;
 
-use super::Outcome;
 use super::output::Output;
 use crate::gateway::{hash_key, new_key};
 
@@ -17,12 +16,12 @@ pub(super) struct Arguments {
     scopes: Vec<String>,
 }
 
-pub(super) fn run(arguments: Arguments, output: &Output) -> Outcome {
+pub(super) fn run(arguments: Arguments, output: &Output) -> u8 {
     let key = new_key();
     let hash = hash_key(&key);
     let Arguments { name, scopes } = arguments;
     output.json(&json!({"key": key, "name": name, "hash": hash, "scopes": scopes}));
     output.say(format!("key (shown once, give it to the agent):\n\n  {key}\n\nadd to the configuration file of the server:\n"));
     output.say(format!("  [[http.keys]]\n  name = {name:?}\n  hash = {hash:?}\n  scopes = {scopes:?}"));
-    Ok(0)
+    0
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::output::Output;
+use super::output::{Output, print_line};
 use super::source::{Source, parse_record};
 use super::{Outcome, Place};
 use crate::config::Config;
@@ -64,7 +64,7 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 
 async fn tail(arguments: TailArguments, config: &Config, output: &Output) -> Outcome {
     let source = Source::open(&arguments.place, config)?;
-    let mut after = Seq(source.tail().await?.0.saturating_sub(arguments.lines));
+    let mut after = Seq(source.tail()?.0.saturating_sub(arguments.lines));
     let reading = source.visit(after, |record| {
         after = record.seq;
         print(&record, output);
@@ -102,10 +102,10 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
 
 fn print(record: &Record, output: &Output) {
     if output.is_json() {
-        output.line(&cloud::record_to_structured(record).to_string());
+        print_line(&cloud::record_to_structured(record).to_string());
     } else {
         let kind = record.event().kind();
-        output.line(&format!("{:>8}  {}  {:<19} {}", record.seq.0, record.fact.time, kind.name(), summary(record.event())));
+        print_line(&format!("{:>8}  {}  {:<19} {}", record.seq.0, record.fact.time, kind.name(), summary(record.event())));
     }
 }
 
@@ -130,7 +130,7 @@ fn summary(event: &Event) -> String {
 
 async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) -> Outcome {
     let source = Source::open(&arguments.place, config)?;
-    let bar = output.progress("verifying", source.tail().await?.0);
+    let bar = output.progress("verifying", source.tail()?.0);
     let mut state = State::default();
     let mut problems = Vec::new();
     let reading = source.visit(Seq::ZERO, |record| {

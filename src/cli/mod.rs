@@ -16,6 +16,7 @@ mod doctor;
 mod import;
 mod key;
 mod log;
+mod outcome;
 mod output;
 mod publish;
 mod remote;
@@ -28,7 +29,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use outcome::{Failure, Outcome};
 use output::Output;
 
 /// Procedural memory for AI agents: keeps what agents did, learns which tools work together.
@@ -89,29 +91,6 @@ struct Place {
     data: Option<PathBuf>,
 }
 
-/// A failure with the exit code it deserves.
-struct Failure {
-    code: u8,
-    error: anyhow::Error,
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        let error = error.into();
-        let code = if error.is::<ConfigError>() {
-            2
-        } else if error.is::<remote::Unreachable>() {
-            4
-        } else {
-            1
-        };
-        Self { code, error }
-    }
-}
-
-/// `Ok` carries the exit code of a command that did its work: 0, or 3 or 5 with a report already printed.
-type Outcome = Result<u8, Failure>;
-
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json);
@@ -140,7 +119,7 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
-        Command::Key(arguments) => key::run(arguments, output),
+        Command::Key(arguments) => Ok(key::run(arguments, output)),
         Command::Doctor(arguments) => on_actors(doctor::run(arguments, config, output)),
         Command::Bench(command) => on_actors(bench::run(command, config, output)),
     }

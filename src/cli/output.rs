@@ -33,11 +33,6 @@ impl Output {
         }
     }
 
-    /// One line, whoever reads it.
-    pub(super) fn line(&self, text: &str) {
-        print_line(text);
-    }
-
     pub(super) fn table(&self, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
         if self.json {
             return;
@@ -74,8 +69,8 @@ impl Output {
 }
 
 /// A reader that has seen enough (`pml log cat | head`) is no error.
-fn print_line(text: &str) {
+pub(super) fn print_line(text: &str) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
-        std::process::exit(if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 });
+        std::process::exit(i32::from(error.kind() != std::io::ErrorKind::BrokenPipe));
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     /// Address to listen on [default: http.listen]
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Data directory [default: data_dir]
+    /// Data directory [default: `data_dir`]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -26,7 +26,7 @@ impl Source {
         }
     }
 
-    pub(super) async fn tail(&self) -> anyhow::Result<Seq> {
+    pub(super) fn tail(&self) -> anyhow::Result<Seq> {
         match self {
             Self::Directory(log) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),

@@ -86,8 +86,8 @@ fn check_capability(capability: &CapabilityDeclared, limits: &Limits) -> Result<
     count("data.structure.edges", structure.edges.len(), limits.steps_max * limits.steps_max, "limits.steps_max squared")?;
     let mut ids: Vec<&StepId> = structure.nodes.iter().map(|node| &node.id).collect();
     ids.sort_unstable();
-    if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Refusal::invalid("data.structure.nodes.id", format!("'{}' is given twice", pair[0])));
+    if let Some([twice, _]) = ids.array_windows().find(|[one, next]| one == next) {
+        return Err(Refusal::invalid("data.structure.nodes.id", format!("'{twice}' is given twice")));
     }
     for (field, id) in structure.edges.iter().flat_map(|edge| [("from", &edge.from), ("to", &edge.to)]) {
         if ids.binary_search(&id).is_err() {

@@ -36,8 +36,7 @@ pub fn cut(text: &mut String, len_max: usize) {
     if text.len() > len_max {
         let end = text.floor_char_boundary(len_max);
         let lost = text.len() - end;
-        text.truncate(end);
-        text.push_str(&format!("[cut {lost} bytes]"));
+        text.replace_range(end.., &format!("[cut {lost} bytes]"));
     }
 }
 

@@ -109,7 +109,6 @@ pub(crate) fn wrong_json() -> JsonConfig {
     JsonConfig::default().error_handler(move |error, _| refuse(error).into())
 }
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(crate) async fn no_such_route(request: HttpRequest) -> Result<HttpResponse, ApiError> {
     Err(ApiError::NotFound(format!("no such resource: {} {}; GET /openapi.json lists them", request.method(), request.path())))
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::core::event::{Kind, schema};
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn serve() -> HttpResponse {
     HttpResponse::Ok().json(document())
 }

@@ -114,11 +114,10 @@ fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
 
 /// The id as the sender wrote it, also of an event that was refused.
 fn given_id(item: &Incoming) -> Option<String> {
-    match &item.content {
-        Ok(fact) => Some(fact.id.to_string()),
-        Err(_) => {
-            let event: serde_json::Value = serde_json::from_slice(item.original.as_ref()?).ok()?;
-            Some(event.get("id")?.as_str()?.to_owned())
-        }
+    if let Ok(fact) = &item.content {
+        Some(fact.id.to_string())
+    } else {
+        let event: serde_json::Value = serde_json::from_slice(item.original.as_ref()?).ok()?;
+        Some(event.get("id")?.as_str()?.to_owned())
     }
 }

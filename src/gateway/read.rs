@@ -45,7 +45,6 @@ fn listed(name: &str, items: Value, next: Option<String>, based_on_seq: u64) -> 
     HttpResponse::Ok().json(json!({name: items, "next": next, "based_on_seq": based_on_seq}))
 }
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let view = gateway.views.current();
     let (tools, next) = page.cut(view.tools.iter(), |tool| tool.id.to_string())?;
@@ -53,7 +52,6 @@ pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<H
     Ok(listed("tools", json!(tools), next, view.applied().0))
 }
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn capabilities(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let view = gateway.views.current();
     let (capabilities, next) = page.cut(view.capabilities.iter(), |capability| capability.id.to_string())?;
@@ -70,7 +68,6 @@ pub(super) struct GraphQuery {
 }
 
 /// The strongest edges first: by weight, then by observations, then by ends.
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let limit = Page { after: None, limit: query.limit.or(Some(PAGE_MAX)) }.limit(EDGES_MAX)?;
     let view = gateway.views.current();
@@ -93,7 +90,6 @@ pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> R
     })))
 }
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let execution: ExecutionId =
         path.parse().map_err(|problem| ApiError::BadRequest { field: "execution", problem: format!("{problem}") })?;
@@ -108,7 +104,6 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
 }
 
 /// Position, digest and sizes of the view. The digest reads the whole state: ask for it, do not poll it.
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
     let view = gateway.views.current();
     let kinds: Value = Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(view.count(*kind)))).collect();
@@ -128,13 +123,11 @@ pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
 }
 
 /// The process runs.
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn healthz() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
 /// The fold has caught up with the log and events are taken.
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
     let (applied, tail) = (gateway.views.current().applied(), *gateway.log.tail().borrow());
     let accepting = gateway.publisher.is_open();
@@ -144,7 +137,6 @@ pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
     if accepting { HttpResponse::Ok().json(body) } else { HttpResponse::ServiceUnavailable().json(body) }
 }
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn metrics(gateway: Data<Gateway>) -> HttpResponse {
     let text = gateway.metrics.render(&gateway.views.current());
     HttpResponse::Ok().content_type("application/openmetrics-text; version=1.0.0; charset=utf-8").body(text)

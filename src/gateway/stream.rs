@@ -28,7 +28,6 @@ pub(super) struct EventsQuery {
     from: Option<u64>,
 }
 
-#[expect(clippy::unused_async, reason = "actix-web handlers are async functions")]
 pub(super) async fn get_events(
     request: HttpRequest,
     query: Query<EventsQuery>,
@@ -83,8 +82,8 @@ fn ndjson(log: SharedLog, after: Seq, tail: Seq) -> impl stream::Stream<Item = R
             let mut records = log.read(after, BATCH_RECORDS).await?;
             records.retain(|record| record.seq <= tail);
             let Some(last) = records.last().map(|record| record.seq) else { return Ok(None) };
-            let text: String = records.iter().map(|record| format!("{}\n", cloud::record_to_structured(record))).collect();
-            Ok(Some((Bytes::from(text), last)))
+            let lines: Vec<String> = records.iter().map(|record| cloud::record_to_structured(record).to_string()).collect();
+            Ok(Some((Bytes::from(lines.join("\n") + "\n"), last)))
         }
     })
 }

@@ -85,12 +85,11 @@ impl Group {
         let mut refused = Vec::with_capacity(self.refused.len());
         let mut letters = Vec::new();
         for (item, refusal) in self.refused {
-            let verdict = match find(&log, &item).await? {
-                Some(seq) => Verdict::Duplicate { seq },
-                None => {
-                    letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
-                    Verdict::Refused(refusal)
-                }
+            let verdict = if let Some(seq) = find(&log, &item).await? {
+                Verdict::Duplicate { seq }
+            } else {
+                letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
+                Verdict::Refused(refusal)
             };
             refused.push((item, verdict));
         }

@@ -64,11 +64,9 @@ impl Structure {
         let mut order: Vec<usize> = (0..self.calls.len()).collect();
         order.sort_by_key(|&at| (self.depth(at), at));
         let named = order.iter().take(SUMMARY_CALLS).map(|&at| self.calls[at].to_string());
-        let mut summary = named.collect::<Vec<_>>().join(" > ");
-        if self.calls.len() > SUMMARY_CALLS {
-            summary.push_str(&format!(" > {} more", self.calls.len() - SUMMARY_CALLS));
-        }
-        summary
+        let more = self.calls.len().saturating_sub(SUMMARY_CALLS);
+        let rest = (more > 0).then(|| format!("{more} more"));
+        named.chain(rest).collect::<Vec<_>>().join(" > ")
     }
 
     /// Longest chain of data flow that ends at `at`, cut off at the number of calls where flow loops.

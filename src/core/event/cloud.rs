@@ -93,13 +93,12 @@ fn percent_decoded(value: &str) -> Cow<'_, str> {
 
 /// Puts the two halves of a binary event back into one structured text, whether or not they make sense.
 pub fn join_binary<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>, body: &[u8]) -> Vec<u8> {
-    let mut text = String::from("{");
+    let mut bytes = vec![b'{'];
     for (name, value) in headers {
         if let Some(name) = name.strip_prefix(HEADER_PREFIX) {
-            text.push_str(&format!("{}:{},", json!(name), json!(percent_decoded(value))));
+            bytes.extend_from_slice(format!("{}:{},", json!(name), json!(percent_decoded(value))).as_bytes());
         }
     }
-    let mut bytes = text.into_bytes();
     bytes.extend_from_slice(b"\"data\":");
     bytes.extend_from_slice(body);
     bytes.push(b'}');

@@ -154,7 +154,7 @@ pub(crate) struct StepFinished<'a> {
     pub(crate) depends_on: Vec<Text<'a>>,
     pub(crate) success: bool,
     pub(crate) duration_ms: Option<u64>,
-    /// A short word for the failure: timeout, refused, not_found.
+    /// A short word for the failure: timeout, refused, `not_found`.
     pub(crate) error_kind: Option<Text<'a>>,
     #[serde(borrow)]
     pub(crate) arguments: Option<JsonText<'a>>,

@@ -50,6 +50,9 @@ impl Job {
 /// A record and its stored form.
 type Written = (Record, Vec<u8>);
 
+/// Why nothing was written, and the group, so that everybody can be told.
+type Failed = (redb::Error, Vec<Job>);
+
 /// What to tell one caller once the transaction is durable.
 enum Done {
     Appended(oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>),
@@ -141,12 +144,8 @@ impl Writer {
         }
     }
 
-    /// Writes the group into the open transaction. On failure the group comes back, so that everybody can be told.
-    fn write(
-        &self,
-        transaction: &WriteTransaction,
-        group: Vec<Job>,
-    ) -> Result<(Vec<Done>, Vec<Written>), (redb::Error, Vec<Job>)> {
+    /// Writes the group into the open transaction.
+    fn write(&self, transaction: &WriteTransaction, group: Vec<Job>) -> Result<(Vec<Done>, Vec<Written>), Failed> {
         let mut written = Vec::new();
         let mut results = Vec::with_capacity(group.len());
         let outcome = (|| -> Result<(), redb::Error> {

@@ -64,13 +64,16 @@ impl State {
             Event::TemplateLoaded(template) => self.load(template),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
+            // What happens in an execution is in `executions`; the last three are kept for discovery, prediction and training, and
+            // nothing is derived from them yet.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
-            | Event::ExecutionFinished(_) => {}
-            // Facts kept for discovery, prediction and training; nothing is derived from them yet.
-            Event::FeedbackGiven(_) | Event::EmbeddingComputed(_) | Event::PredictionServed(_) => {}
+            | Event::ExecutionFinished(_)
+            | Event::FeedbackGiven(_)
+            | Event::EmbeddingComputed(_)
+            | Event::PredictionServed(_) => {}
         }
         Vec::new()
     }

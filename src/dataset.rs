@@ -18,8 +18,8 @@ pub const TOOLS: &str = "tools.jsonl";
 pub const TRAIN: &str = "traces_train.jsonl";
 pub const TEST: &str = "traces_test.jsonl";
 
-const DEMO_TOOLS: &str = include_str!("../../demo/ultratool/tools.jsonl");
-const DEMO_TRAIN: &str = include_str!("../../demo/ultratool/traces_train.jsonl");
+const DEMO_TOOLS: &str = include_str!("../demo/ultratool/tools.jsonl");
+const DEMO_TRAIN: &str = include_str!("../demo/ultratool/traces_train.jsonl");
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
