@@ -87,6 +87,7 @@ impl Runtime {
             views: view_sender,
             bus: Arc::clone(&runtime.bus),
             subjects: runtime.subjects.clone(),
+            clock: runtime.clock.clone(),
             mailbox: config.graph_sync.mailbox,
             batch_records_max: config.graph_sync.batch_records_max,
             stop: stopping.clone(),

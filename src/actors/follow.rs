@@ -12,7 +12,7 @@ use crate::core::id::Seq;
 use crate::log::SharedLog;
 
 /// How long the log may be silent before the actor gets a tick.
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(10);
 
 /// Runs until `stop` says so (`Ok`) or the actor or the log fails.
 pub(super) async fn follow<A>(

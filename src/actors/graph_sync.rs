@@ -1,5 +1,5 @@
-//! graph-sync: the one owner of the [`State`]. Folds record by record and publishes an immutable view after every batch, less often while it
-//! is far behind.
+//! graph-sync: the one owner of the [`State`]. Folds record by record and publishes an immutable view as often as anybody
+//! could notice.
 
 use std::sync::Arc;
 
@@ -10,8 +10,10 @@ use tokio::sync::watch;
 use super::follow::follow;
 use super::{Failure, Records};
 use crate::bus::{SharedBus, Subjects};
+use crate::clock::Clock;
 use crate::core::id::Seq;
 use crate::core::state::{Notice, State};
+use crate::core::time::Timestamp;
 use crate::failpoint;
 use crate::log::SharedLog;
 
@@ -43,6 +45,7 @@ pub(crate) struct GraphSyncParts {
     pub(crate) views: watch::Sender<Arc<State>>,
     pub(crate) bus: SharedBus,
     pub(crate) subjects: Subjects,
+    pub(crate) clock: Clock,
     pub(crate) mailbox: usize,
     pub(crate) batch_records_max: usize,
     pub(crate) stop: watch::Receiver<bool>,
@@ -59,8 +62,9 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
         context.set_mailbox_capacity(parts.mailbox);
         GraphSync {
             state,
-            unpublished: 0,
-            batch_records_max: batch_max,
+            clock: parts.clock,
+            stale: false,
+            published: Timestamp::from_micros(0),
             views: parts.views,
             bus: parts.bus,
             subjects: parts.subjects,
@@ -69,14 +73,16 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
     follow(log, position, batch_max, actor, stop).await
 }
 
-/// Records between two views while the fold is behind. After a view the maps are shared and every first write copies a node.
-const VIEW_EVERY_RECORDS: usize = 65_536;
+/// Time between two views while records keep coming. After a view the maps are shared and every first write copies a node, so views
+/// are not made faster than anybody could look at them. The tick that follows the last record makes the last view.
+const VIEW_EVERY_MS: u64 = 100;
 
 struct GraphSync {
     state: State,
-    /// Records folded since the last view.
-    unpublished: usize,
-    batch_records_max: usize,
+    clock: Clock,
+    /// Records were folded since the last view.
+    stale: bool,
+    published: Timestamp,
     views: watch::Sender<Arc<State>>,
     bus: SharedBus,
     subjects: Subjects,
@@ -95,12 +101,13 @@ impl Handler<Records> for GraphSync {
             failpoint::pass("graph_sync.record");
             notices.extend(self.state.apply(record).into_iter().map(|notice| (record.seq, notice)));
         }
-        self.unpublished += records.len();
-        // A full batch means that more is waiting: while the fold catches up, a view now and then is enough.
-        let caught_up = records.len() < self.batch_records_max;
-        if self.unpublished > 0 && (caught_up || self.unpublished >= VIEW_EVERY_RECORDS) {
+        self.stale |= !records.is_empty();
+        let now = self.clock.now();
+        let due = records.is_empty() || now.millis_since(self.published) >= VIEW_EVERY_MS;
+        if self.stale && due {
             self.views.send_replace(Arc::new(self.state.clone()));
-            self.unpublished = 0;
+            self.published = now;
+            self.stale = false;
         }
         let (bus, subjects) = (Arc::clone(&self.bus), self.subjects.clone());
         Box::pin(async move {

@@ -33,7 +33,7 @@ use crate::core::id::{RecordId, Seq};
 use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use block::scan;
 use recent::Recent;
-use writer::{Job, Writer};
+use writer::{Encoded, Job, Writer};
 
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
 pub(super) const IDS: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
@@ -59,6 +59,7 @@ pub struct RedbOptions {
 pub struct RedbLog {
     database: Arc<Database>,
     jobs: mpsc::Sender<Job>,
+    clock: Clock,
     tail: watch::Receiver<Seq>,
     recent: Arc<Recent>,
     /// Joined on drop, so that the file is released when the log is gone.
@@ -84,12 +85,12 @@ impl RedbLog {
         let (jobs, queue) = mpsc::channel(options.queue_appends_max);
         let database = Arc::new(database);
         let recent = Arc::new(Recent::default());
-        let writer = Writer::new(Arc::clone(&database), path.clone(), options, clock, last, tail, Arc::clone(&recent));
+        let writer = Writer::new(Arc::clone(&database), path.clone(), options, clock.clone(), last, tail, Arc::clone(&recent));
         let writer = std::thread::Builder::new()
             .name("pml-log".to_owned())
             .spawn(move || writer.run(queue))
             .map_err(|error| storage(error.into()))?;
-        Ok(Self { database, jobs, tail: tail_receiver, recent, writer: Some(writer) })
+        Ok(Self { database, jobs, clock, tail: tail_receiver, recent, writer: Some(writer) })
     }
 
     /// Whether `directory` holds a log.
@@ -170,6 +171,7 @@ fn storage(error: impl Into<redb::Error>) -> ReadError {
 
 impl EventLog for RedbLog {
     fn append(&self, facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
+        let facts = facts.into_iter().map(|fact| Encoded::new(fact, self.clock.now())).collect();
         self.submit(|reply| Job::Append { facts, reply })
     }
 

@@ -13,6 +13,7 @@ use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, IDS, META, RedbOptions};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::Seq;
+use crate::core::time::Timestamp;
 use crate::dead::NewDeadLetter;
 
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
@@ -23,8 +24,22 @@ const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
 const GATHER_PAUSE: Duration = Duration::from_micros(50);
 const GATHER_PAUSES_MAX: u32 = 10;
 
+/// A fact with its stored form. Made by the caller's thread: the writer's time is everybody's.
+pub(super) struct Encoded {
+    fact: Arc<NewRecord>,
+    recorded_at: Timestamp,
+    bytes: Vec<u8>,
+}
+
+impl Encoded {
+    pub(super) fn new(fact: Arc<NewRecord>, recorded_at: Timestamp) -> Self {
+        let bytes = stored::encode(&fact, recorded_at);
+        Self { fact, recorded_at, bytes }
+    }
+}
+
 pub(super) enum Job {
-    Append { facts: Vec<Arc<NewRecord>>, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
+    Append { facts: Vec<Encoded>, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
     Bury { letters: Vec<NewDeadLetter>, reply: oneshot::Sender<Result<(), AppendError>> },
     Exhume { numbers: Vec<u64>, reply: oneshot::Sender<Result<(), AppendError>> },
 }
@@ -145,14 +160,14 @@ impl Writer {
     }
 
     /// Writes the group into the open transaction.
-    fn write(&self, transaction: &WriteTransaction, group: Vec<Job>) -> Result<(Vec<Done>, Vec<Written>), Failed> {
+    fn write(&self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<(Vec<Done>, Vec<Written>), Failed> {
         let mut written = Vec::new();
         let mut results = Vec::with_capacity(group.len());
         let outcome = (|| -> Result<(), redb::Error> {
             let mut ids = transaction.open_table(IDS)?;
-            for job in &group {
+            for job in &mut group {
                 results.push(match job {
-                    Job::Append { facts, .. } => self.append(&mut ids, facts, &mut written)?,
+                    Job::Append { facts, .. } => self.append(&mut ids, std::mem::take(facts), &mut written)?,
                     Job::Bury { letters, .. } => self.bury(transaction, letters)?,
                     Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
                 });
@@ -172,11 +187,11 @@ impl Writer {
     fn append(
         &self,
         ids: &mut Table<'_, u128, u64>,
-        facts: &[Arc<NewRecord>],
+        facts: Vec<Encoded>,
         written: &mut Vec<Written>,
     ) -> Result<Vec<Appended>, redb::Error> {
         let mut appended = Vec::with_capacity(facts.len());
-        for fact in facts {
+        for Encoded { fact, recorded_at, bytes } in facts {
             let seq = written.last().map_or(self.last, |(record, _)| record.seq).next();
             // One walk down the index for the common case: insert, and put back what was there in the rare one.
             let known = ids.insert(fact.id.to_bits(), seq.0)?.map(|known| known.value());
@@ -185,8 +200,7 @@ impl Writer {
                 appended.push(Appended { seq: Seq(known), duplicate: true });
                 continue;
             }
-            let recorded_at = self.clock.now();
-            written.push((Record { seq, recorded_at, fact: Arc::clone(fact) }, stored::encode(fact, recorded_at)));
+            written.push((Record { seq, recorded_at, fact }, bytes));
             appended.push(Appended { seq, duplicate: false });
         }
         Ok(appended)
