@@ -40,7 +40,6 @@ pub struct Config {
     pub execution: Execution,
     pub trace: Trace,
     pub graph_sync: GraphSync,
-    pub bus: Bus,
     pub templates: Templates,
 }
 
@@ -136,12 +135,6 @@ pub struct GraphSync {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bus {
-    pub subscriber_queue_max: usize,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Templates {
     pub path: String,
 }
@@ -188,7 +181,6 @@ impl Config {
             ("trace.mailbox", self.trace.mailbox),
             ("graph_sync.mailbox", self.graph_sync.mailbox),
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
-            ("bus.subscriber_queue_max", self.bus.subscriber_queue_max),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });

@@ -38,6 +38,11 @@ pub(super) async fn redrive(request: Json<Redrive>, gateway: Data<Gateway>) -> R
     let wanted = |number: u64| request.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number));
     let mut letters = gateway.dead.list(0, usize::MAX).await?;
     letters.retain(|letter| wanted(letter.number));
+    if let Some(missing) =
+        request.numbers.iter().flatten().find(|number| letters.iter().all(|letter| letter.number != **number))
+    {
+        return Err(ApiError::NotFound(format!("no dead letter has the number {missing}; nothing was sent")));
+    }
     // More than a batch would never find room where the queue is as short as the configuration allows.
     letters.truncate(PAGE_MAX.min(gateway.settings.batch_events_max));
     let verdicts = gateway.publisher.redrive(gateway.dead.as_ref(), letters, gateway.clock.now()).await?;

@@ -12,6 +12,7 @@ mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
@@ -26,6 +27,9 @@ use crate::publisher::Publisher;
 use crate::runtime::Runtime;
 
 pub use auth::{hash_key, new_key};
+
+/// How long a client may take to send the head of a request; the default of five seconds cuts off honest clients on a busy machine.
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the routes work with.
 pub(crate) struct Gateway {
@@ -60,6 +64,7 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
     })
     .workers(settings.workers)
     .disable_signals()
+    .client_request_timeout(REQUEST_HEAD_TIMEOUT)
     .shutdown_timeout(5)
     .bind(settings.listen)?;
     let address = server.addrs()[0];

@@ -121,6 +121,8 @@ fn refused_events_are_listed_and_sent_again() {
     server.accept(&started("e1"));
     let one = run(0, &["dead", "redrive", &number["number"].to_string(), "--url", server.url()]).json();
     assert_eq!((&one["accepted"], &one["results"][0]["id"]), (&json!(1), &json!(number["number"].to_string())));
+    let unknown = run(1, &["dead", "redrive", "999", "--url", server.url()]).json();
+    assert!(unknown["error"].as_str().unwrap().contains("no dead letter has the number 999"), "{unknown}");
     let rest = run(3, &["dead", "redrive", "--url", server.url()]).json();
     assert_eq!((&rest["accepted"], &rest["refused"]), (&json!(0), &json!(1)));
     server.kill9();

@@ -200,3 +200,21 @@ async fn an_execution_closed_by_several_lives_of_the_trace_actor_is_closed_once(
     pml.check(&ids.collect()).await;
     pml.stop().await;
 }
+
+#[actix_rt::test]
+async fn the_same_events_sent_many_times_at_once_are_written_once_and_never_refused() {
+    let pml = Embedded::start(Clock::system(), &[]).await;
+    let facts = pml.facts(&whole("twins"));
+    let copies = (0..64).map(|_| pml.runtime.publisher.publish(facts.clone()));
+    let answers = futures_util::future::join_all(copies).await;
+    let mut accepted = 0;
+    for verdict in answers.into_iter().flat_map(Result::unwrap) {
+        match verdict {
+            Verdict::Accepted { .. } => accepted += 1,
+            Verdict::Duplicate { .. } => {}
+            Verdict::Refused(refusal) => panic!("{refusal}"),
+        }
+    }
+    assert_eq!(accepted, facts.len());
+    pml.check(&facts.iter().map(|fact| fact.id).collect()).await;
+}

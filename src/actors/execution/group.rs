@@ -81,7 +81,9 @@ impl Group {
     /// The only write: append what was admitted, then bury what was refused, unless the log turns out to hold it already.
     pub(super) async fn write(self, log: SharedLog, dead: Arc<dyn DeadLetters>) -> Result<Settled, Failure> {
         let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
-        let positions = if facts.is_empty() { Vec::new() } else { log.append(facts).await? };
+        // Also when nothing was admitted: once this returns, the groups before this one are in the log, and what repeats an event of
+        // theirs is found.
+        let positions = log.append(facts).await?;
         let mut refused = Vec::with_capacity(self.refused.len());
         let mut letters = Vec::new();
         for (item, refusal) in self.refused {
