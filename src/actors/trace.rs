@@ -13,8 +13,8 @@ use super::graph_sync::Views;
 use super::{Failure, Records};
 use crate::clock::Clock;
 use crate::config;
-use crate::core::event::{Event, NewRecord};
-use crate::core::id::{ExecutionId, RecordId};
+use crate::core::event::{Event, NewRecord, Record};
+use crate::core::id::{ExecutionId, RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::core::trace::{Executions, OpenExecution};
 use crate::failpoint;
@@ -53,7 +53,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
         for (execution, open) in view.executions.iter() {
             // How long the log had been silent about it is not known here; the wait begins anew.
             let look_at = now.plus_millis(trace.wait_ms(open));
-            trace.schedule(execution, Heard { last: now, look_at, finished: open.has_finished() });
+            trace.schedule(execution, Heard { last: now, look_at, order: view.applied(), finished: open.has_finished() });
         }
         trace
     });
@@ -64,8 +64,8 @@ struct Trace {
     executions: Executions,
     /// The open executions that are not being closed.
     heard: BTreeMap<ExecutionId, Heard>,
-    /// The `look_at` of every member of `heard`, soonest first.
-    deadlines: BTreeSet<(Timestamp, ExecutionId)>,
+    /// The `look_at` and `order` of every member of `heard`, soonest first.
+    deadlines: BTreeSet<(Timestamp, Seq, ExecutionId)>,
     log: SharedLog,
     clock: Clock,
     settings: config::Trace,
@@ -77,6 +77,8 @@ struct Heard {
     last: Timestamp,
     /// When to look whether it is due; it may turn out to be due later, never sooner.
     look_at: Timestamp,
+    /// Executions due at the same time are closed in this order: as they ended in the log.
+    order: Seq,
     /// `execution.finished` is among its events.
     finished: bool,
 }
@@ -92,7 +94,7 @@ impl Handler<Records> for Trace {
         let now = self.clock.now();
         for record in &records {
             failpoint::pass("trace.record");
-            self.hear(&record.fact, now);
+            self.hear(record, now);
         }
         let traces = self.close_due(now);
         let log = Arc::clone(&self.log);
@@ -101,7 +103,8 @@ impl Handler<Records> for Trace {
 }
 
 impl Trace {
-    fn hear(&mut self, fact: &Arc<NewRecord>, now: Timestamp) {
+    fn hear(&mut self, record: &Record, now: Timestamp) {
+        let (fact, order) = (&record.fact, record.seq);
         let Some(execution) = fact.event.execution() else { return };
         if !self.executions.apply(fact) {
             return;
@@ -119,7 +122,7 @@ impl Trace {
             Some(open) => {
                 let look_at = now.plus_millis(self.wait_ms(open));
                 let finished = open.has_finished();
-                self.schedule(execution, Heard { last: now, look_at, finished });
+                self.schedule(execution, Heard { last: now, look_at, order, finished });
             }
             None => self.forget(execution),
         }
@@ -135,20 +138,20 @@ impl Trace {
 
     fn schedule(&mut self, execution: &ExecutionId, heard: Heard) {
         self.forget(execution);
-        self.deadlines.insert((heard.look_at, execution.clone()));
+        self.deadlines.insert((heard.look_at, heard.order, execution.clone()));
         self.heard.insert(execution.clone(), heard);
     }
 
     fn forget(&mut self, execution: &ExecutionId) {
         if let Some(heard) = self.heard.remove(execution) {
-            self.deadlines.remove(&(heard.look_at, execution.clone()));
+            self.deadlines.remove(&(heard.look_at, heard.order, execution.clone()));
         }
     }
 
     /// The traces of all executions that are due. They stay in `executions` until the log gives the closing back.
     fn close_due(&mut self, now: Timestamp) -> Vec<Arc<NewRecord>> {
         let mut traces = Vec::new();
-        while let Some((_, execution)) = self.deadlines.first().filter(|(at, _)| *at <= now).cloned() {
+        while let Some((.., execution)) = self.deadlines.first().filter(|(at, ..)| *at <= now).cloned() {
             let open = self.executions.get(&execution).expect("what has a deadline is open");
             let heard = self.heard[&execution];
             let due = heard.last.plus_millis(self.wait_ms(open));

@@ -38,7 +38,7 @@ impl Output {
             return;
         }
         let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+        table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
         if !std::io::stdout().is_terminal() {
             table.set_width(120);
         }

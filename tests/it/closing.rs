@@ -95,3 +95,19 @@ async fn a_finished_execution_waits_for_a_step_that_was_started_but_not_for_ever
     assert_eq!(outcomes(&trace), [("s1".to_owned(), false, unfinished), ("s2".to_owned(), true, None)]);
     pml.stop().await;
 }
+
+#[actix_rt::test]
+async fn executions_that_end_together_are_closed_in_the_order_they_ended() {
+    let pml = start().await;
+    let names: Vec<String> = (0..50).map(|number| format!("e{number}")).collect();
+    let events: Vec<serde_json::Value> =
+        names.iter().flat_map(|name| [started(name), step(name, "s1", "fs:read", &[]), finished(name)]).collect();
+    pml.accept(&json!(events)).await;
+    closed(&pml, "e49").await;
+    let records = pml.records().await;
+    let order = records.iter().filter_map(|record| match record.event() {
+        Event::TraceCompleted(trace) => Some(trace.execution.to_string()),
+        _ => None,
+    });
+    assert_eq!(order.collect::<Vec<_>>(), names);
+}
