@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,10 +18,6 @@ use crate::dead::NewDeadLetter;
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
 /// time per commit.
 const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
-
-/// A commit costs about a millisecond however little it holds: a group much smaller than the last one waits a moment for company.
-const GATHER_PAUSE: Duration = Duration::from_micros(50);
-const GATHER_PAUSES_MAX: u32 = 10;
 
 /// A fact with its stored form. Made by the caller's thread: the writer's time is everybody's.
 pub(super) struct Encoded {
@@ -99,26 +94,14 @@ impl Writer {
 
     /// Ends when every sender is gone and the queue is empty.
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
-        let mut last_size = 0;
         while let Some(first) = queue.blocking_recv() {
             let mut size = first.size();
             let mut group = vec![first];
-            let mut pauses = 0;
             while size < self.options.group_records_max {
-                match queue.try_recv() {
-                    Ok(job) => {
-                        size += job.size();
-                        group.push(job);
-                    }
-                    // Whoever shared the last commit was answered just now and is about to be back.
-                    Err(_) if size < last_size / 2 && pauses < GATHER_PAUSES_MAX => {
-                        pauses += 1;
-                        std::thread::sleep(GATHER_PAUSE);
-                    }
-                    Err(_) => break,
-                }
+                let Ok(job) = queue.try_recv() else { break };
+                size += job.size();
+                group.push(job);
             }
-            last_size = size;
             self.commit(group);
         }
     }
