@@ -59,12 +59,9 @@ impl Publisher {
         now: Timestamp,
     ) -> Result<Vec<(u64, Verdict)>, RedriveError> {
         let numbers: Vec<u64> = letters.iter().map(|letter| letter.number).collect();
-        let reread = |letter: DeadLetter| Incoming {
-            content: cloud::from_structured(&letter.letter.bytes, now).and_then(|mut fact| {
-                intake::check(&mut fact, &self.limits)?;
-                Ok(fact)
-            }),
-            original: Some(letter.letter.bytes.into()),
+        let reread = |letter: DeadLetter| {
+            let read = cloud::from_structured(&letter.letter.bytes, now);
+            Incoming::received(read, letter.letter.bytes.into(), &self.limits)
         };
         let verdicts = self.submit(letters.into_iter().map(reread).collect(), "redrive").await?;
         dead.remove(numbers.clone()).await?;

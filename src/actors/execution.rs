@@ -23,7 +23,7 @@ use crate::config;
 use crate::core::event::{Event, Kind, NewRecord};
 use crate::core::execution::admit;
 use crate::core::id::Seq;
-use crate::core::intake::Limits;
+use crate::core::intake::{self, Limits};
 use crate::core::refusal::Refusal;
 use crate::core::trace::Executions;
 use crate::dead::DeadLetters;
@@ -46,6 +46,17 @@ pub struct Incoming {
     pub content: Result<NewRecord, Refusal>,
     /// As received; without it, a refused event is kept in the form it would have had on the wire.
     pub original: Option<Bytes>,
+}
+
+impl Incoming {
+    /// An event as a door read it, after it has passed the intake.
+    pub(crate) fn received(read: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
+        let content = read.and_then(|mut fact| {
+            intake::check(&mut fact, limits)?;
+            Ok(fact)
+        });
+        Self { content, original: Some(original) }
+    }
 }
 
 /// What became of one event.

@@ -12,6 +12,7 @@ use super::source::open_existing;
 use super::{Outcome, Place};
 use crate::config::Config;
 use crate::dead::DeadLetters;
+use crate::gateway::DeadLetterDto;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -66,13 +67,7 @@ async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Out
 
 async fn from_directory(directory: &Path, limit: usize, config: &Config) -> anyhow::Result<Vec<Value>> {
     let letters = open_existing(directory, config)?.list(0, limit).await?;
-    let value = |letter: crate::dead::DeadLetter| {
-        json!({
-            "number": letter.number, "at": letter.at.to_string(), "reason": letter.letter.reason, "field": letter.letter.field,
-            "message": letter.letter.message, "origin": letter.letter.origin, "event": String::from_utf8_lossy(&letter.letter.bytes),
-        })
-    };
-    Ok(letters.into_iter().map(value).collect())
+    Ok(letters.into_iter().map(|letter| json!(DeadLetterDto::from(letter))).collect())
 }
 
 fn shorten(text: &str) -> String {

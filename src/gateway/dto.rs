@@ -254,7 +254,7 @@ impl<'a> TraceDto<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct DeadLetterDto {
+pub(crate) struct DeadLetterDto {
     number: u64,
     at: String,
     reason: String,

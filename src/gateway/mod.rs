@@ -27,6 +27,7 @@ use crate::publisher::Publisher;
 use crate::runtime::Runtime;
 
 pub use auth::{hash_key, new_key};
+pub(crate) use dto::DeadLetterDto;
 
 /// How long a client may take to send the head of a request; the default of five seconds cuts off honest clients on a busy machine.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);

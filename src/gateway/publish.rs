@@ -10,8 +10,7 @@ use super::Gateway;
 use super::dto::PublishAnswer;
 use super::error::{ApiError, retry_after};
 use crate::actors::execution::{Incoming, Verdict};
-use crate::core::event::{NewRecord, cloud};
-use crate::core::intake;
+use crate::core::event::cloud;
 use crate::core::refusal::Refusal;
 
 const ORIGIN: &str = "http";
@@ -60,19 +59,22 @@ async fn read_body(mut payload: Payload, max: usize) -> Result<Bytes, ApiError> 
 fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result<Vec<Incoming>, ApiError> {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let structured = |bytes: &Bytes| cloud::from_structured(bytes, gateway.clock.now());
+    let structured = |bytes: Bytes| {
+        let read = cloud::from_structured(&bytes, gateway.clock.now());
+        Incoming::received(read, bytes, gateway.publisher.limits())
+    };
     let items = match media_type.as_str() {
         _ if request.headers().contains_key("ce-type") => vec![binary(request, body, gateway)],
         "application/x-ndjson" | "application/jsonl" => {
             let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-            lines.map(|line| incoming(gateway, body.slice_ref(line), structured)).collect()
+            lines.map(|line| structured(body.slice_ref(line))).collect()
         }
         _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => match split_batch(body) {
-            Ok(events) => events.into_iter().map(|event| incoming(gateway, event, structured)).collect(),
+            Ok(events) => events.into_iter().map(structured).collect(),
             Err(refusal) => vec![Incoming { content: Err(refusal), original: Some(body.clone()) }],
         },
         cloud::STRUCTURED | "application/json" | "" | "application/x-www-form-urlencoded" => {
-            vec![incoming(gateway, body.clone(), structured)]
+            vec![structured(body.clone())]
         }
         other => {
             let problem = format!("'{other}' is not one of {}, {}, application/x-ndjson", cloud::STRUCTURED, cloud::BATCH);
@@ -95,19 +97,11 @@ fn split_batch(body: &Bytes) -> Result<Vec<Bytes>, Refusal> {
     Ok(events.into_iter().map(|event| body.slice_ref(event.get().as_bytes())).collect())
 }
 
-/// Reads one event and lets it pass the intake.
-fn incoming(gateway: &Gateway, original: Bytes, read: impl FnOnce(&Bytes) -> Result<NewRecord, Refusal>) -> Incoming {
-    let content = read(&original).and_then(|mut fact| {
-        intake::check(&mut fact, gateway.publisher.limits())?;
-        Ok(fact)
-    });
-    Incoming { content, original: Some(original) }
-}
-
 /// Reads an event in binary mode. Its attributes are headers, so what is kept of a refused one is put together again.
 fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
     let headers = || request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let item = incoming(gateway, body.clone(), |bytes| cloud::from_binary(headers(), bytes, gateway.clock.now()));
+    let read = cloud::from_binary(headers(), body, gateway.clock.now());
+    let item = Incoming::received(read, body.clone(), gateway.publisher.limits());
     let original = item.content.is_err().then(|| Bytes::from(cloud::join_binary(headers(), body)));
     Incoming { original, ..item }
 }

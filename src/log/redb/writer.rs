@@ -69,6 +69,16 @@ enum Done {
     Changed(oneshot::Sender<Result<(), AppendError>>),
 }
 
+impl Done {
+    /// A caller that stopped waiting does not want the answer.
+    fn tell(self, outcome: Result<(), AppendError>) {
+        match self {
+            Self::Appended(reply, appended) => drop(reply.send(outcome.map(|()| appended))),
+            Self::Changed(reply) => drop(reply.send(outcome)),
+        }
+    }
+}
+
 pub(super) struct Writer {
     database: Arc<Database>,
     path: PathBuf,
@@ -122,11 +132,7 @@ impl Writer {
         if let Err(error) = transaction.commit() {
             tracing::error!(%error, "commit failed; what it held may or may not be in the log");
             for done in done {
-                let unknown = AppendError::Indeterminate(error.to_string().into());
-                match done {
-                    Done::Appended(reply, _) => drop(reply.send(Err(unknown))),
-                    Done::Changed(reply) => drop(reply.send(Err(unknown))),
-                }
+                done.tell(Err(AppendError::Indeterminate(error.to_string().into())));
             }
             return;
         }
@@ -135,10 +141,7 @@ impl Writer {
         self.recent.extend(written.into_iter().map(|(record, bytes)| (record, bytes.len())));
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
         for done in done {
-            match done {
-                Done::Appended(reply, appended) => drop(reply.send(Ok(appended))),
-                Done::Changed(reply) => drop(reply.send(Ok(()))),
-            }
+            done.tell(Ok(()));
         }
     }
 
