@@ -40,6 +40,7 @@ pub struct Config {
     pub execution: Execution,
     pub trace: Trace,
     pub graph_sync: GraphSync,
+    pub embedding: Embedding,
     pub templates: Templates,
 }
 
@@ -131,6 +132,18 @@ pub struct Trace {
 pub struct GraphSync {
     pub mailbox: usize,
     pub batch_records_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embedding {
+    pub embedder: EmbedderKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmbedderKind {
+    Static,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -17,6 +17,7 @@ pub mod core;
 pub mod bus;
 pub mod clock;
 pub mod dead;
+pub mod embed;
 pub mod log;
 
 pub mod actors;

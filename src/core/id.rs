@@ -7,6 +7,7 @@
 //! | [`ToolId`] | `server:name` | the agent's servers |
 //! | [`CapabilityId`] | 32 hexadecimal digits | the digest of its structure |
 //! | [`ExecutionId`], [`SessionId`], [`StepId`] | short printable text | the agent |
+//! | [`ModelId`] | short printable text | the embedder |
 
 use std::fmt;
 use std::str::FromStr;
@@ -336,6 +337,10 @@ text_id! {
 text_id! {
     /// One call inside an execution; unique within it.
     StepId
+}
+text_id! {
+    /// What turned texts into vectors. Vectors compare only under the same id.
+    ModelId
 }
 
 #[cfg(test)]

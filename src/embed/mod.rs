@@ -1,0 +1,55 @@
+//! Text to vector. One port, two embedders: a table compiled into the program (`static_table`, the default: microseconds per text,
+//! English), and any sentence-embedding model in ONNX form (`onnx`: better, slower, needs a library and a model on disk).
+
+mod static_table;
+mod wordpiece;
+
+use std::sync::Arc;
+
+use crate::config::{self, EmbedderKind};
+use crate::core::id::ModelId;
+use static_table::StaticTable;
+
+/// Text to vector. Vectors have length 1, or are all zero when the text holds nothing the model knows (no dense score then).
+///
+/// The same text gives the same vector, from whichever thread; texts embedded together get the vectors they would get alone
+/// (`static`: bit for bit, `onnx`: to 1e-5, since the library sums in another order). Calls block and compute: keep them off the
+/// threads that answer requests when the model is slow.
+pub trait Embedder: Send + Sync + 'static {
+    /// Which model: vectors of different models never mix. Contains everything that changes the vectors.
+    fn model(&self) -> &ModelId;
+
+    /// Length of every vector.
+    fn dim(&self) -> usize;
+
+    /// One vector per text, in the order of the texts.
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
+}
+
+pub type SharedEmbedder = Arc<dyn Embedder>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EmbedError {}
+
+/// The embedder that is configured, loaded and tried.
+pub fn open(config: &config::Embedding) -> Result<SharedEmbedder, EmbedError> {
+    match config.embedder {
+        EmbedderKind::Static => Ok(Arc::new(StaticTable::builtin())),
+    }
+}
+
+/// Brings a vector to length 1; the zero vector stays as it is.
+fn normalise(vector: &mut [f32]) {
+    // Eight sums side by side: fast, and the same order on every machine.
+    let mut squares = [0.0_f32; 8];
+    for chunk in vector.chunks(8) {
+        for (sum, value) in squares.iter_mut().zip(chunk) {
+            *sum += value * value;
+        }
+    }
+    let norm = squares.iter().sum::<f32>().sqrt();
+    if norm > 0.0 {
+        let inverse = norm.recip();
+        vector.iter_mut().for_each(|value| *value *= inverse);
+    }
+}
