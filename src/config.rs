@@ -13,6 +13,8 @@ use crate::core::intake::Limits;
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
 
 const ENV_PREFIX: &str = "PML__";
+/// Where other programs on the machine look for ONNX Runtime; used when `embedding.library` is empty.
+const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -138,12 +140,17 @@ pub struct GraphSync {
 #[serde(deny_unknown_fields)]
 pub struct Embedding {
     pub embedder: EmbedderKind,
+    pub model_dir: PathBuf,
+    pub library: PathBuf,
+    pub threads: usize,
+    pub batch_texts_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbedderKind {
     Static,
+    Onnx,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -162,14 +169,21 @@ impl Config {
             let overrides: Table = text.parse().map_err(|error: toml::de::Error| invalid(&origin, error.message()))?;
             merge(&mut table, overrides);
         }
+        let mut library = None;
         for (name, value) in environment {
+            if name == LIBRARY_VARIABLE {
+                library = Some(PathBuf::from(&value));
+            }
             if let Some(path) = name.strip_prefix(ENV_PREFIX) {
                 merge(&mut table, nested(&path.to_lowercase(), &value).ok_or_else(|| invalid(&name, "names no key"))?);
             }
         }
         let origin = file.map_or_else(|| "configuration".to_owned(), |path| path.display().to_string());
-        let config: Self =
+        let mut config: Self =
             Value::Table(table).try_into().map_err(|error: toml::de::Error| invalid(&origin, error.to_string().trim()))?;
+        if config.embedding.library.as_os_str().is_empty() {
+            config.embedding.library = library.unwrap_or_default();
+        }
         config.validate()?;
         Ok(config)
     }
@@ -194,6 +208,8 @@ impl Config {
             ("trace.mailbox", self.trace.mailbox),
             ("graph_sync.mailbox", self.graph_sync.mailbox),
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
+            ("embedding.threads", self.embedding.threads),
+            ("embedding.batch_texts_max", self.embedding.batch_texts_max),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
@@ -280,6 +296,14 @@ mod tests {
         .unwrap();
         assert_eq!((config.trace.settle_ms, config.workspace.as_str()), (7, "lab"));
         assert_eq!(config.data_dir, Path::new("/tmp/x y"));
+    }
+
+    #[test]
+    fn the_library_of_other_programs_is_used_unless_one_is_configured() {
+        let config = from_env(&[("ORT_DYLIB_PATH", "/theirs.so")]).unwrap();
+        assert_eq!(config.embedding.library, Path::new("/theirs.so"));
+        let config = from_env(&[("PML__EMBEDDING__LIBRARY", "/ours.so"), ("ORT_DYLIB_PATH", "/theirs.so")]).unwrap();
+        assert_eq!(config.embedding.library, Path::new("/ours.so"));
     }
 
     #[test]

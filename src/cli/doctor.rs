@@ -11,6 +11,7 @@ use super::{Outcome, Place};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::state::State;
+use crate::embed;
 use crate::log::{EventLog, OpenError, RedbLog};
 use crate::runtime::open_log;
 use crate::templates;
@@ -33,6 +34,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let findings = [
         ("configuration", Finding::Good("every key is known and valid".to_owned())),
         ("templates", check_templates(&config)),
+        ("embedder", check_embedder(&config)),
         ("data directory", check_directory(directory)),
         ("log", check_log(directory, &config).await),
         ("access", check_access(&config)),
@@ -60,6 +62,16 @@ fn check_templates(config: &Config) -> Finding {
     match templates::load(&config.templates.path) {
         Ok(templates) => Finding::Good(format!("{} workflow templates", templates.len())),
         Err(error) => Finding::Bad(format!("{error}; see templates.path")),
+    }
+}
+
+fn check_embedder(config: &Config) -> Finding {
+    match embed::open(&config.embedding) {
+        Ok(embedder) => Finding::Good(format!("{}, {} dimensions", embedder.model(), embedder.dim())),
+        Err(error) => {
+            let chain: Vec<String> = anyhow::Error::from(error).chain().map(ToString::to_string).collect();
+            Finding::Bad(format!("{}; or set embedding.embedder to \"static\"", chain.join(": ")))
+        }
     }
 }
 

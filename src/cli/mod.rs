@@ -13,6 +13,7 @@ mod bench;
 mod dead;
 mod demo;
 mod doctor;
+mod embed;
 mod import;
 mod key;
 mod log;
@@ -68,6 +69,8 @@ enum Command {
     /// Look at refused events and send them again
     #[command(subcommand)]
     Dead(dead::Command),
+    /// Turn texts into vectors and compare them
+    Embed(embed::Arguments),
     /// Make an API key for the configuration
     Key(key::Arguments),
     /// Check configuration, data directory and server
@@ -119,6 +122,7 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
+        Command::Embed(arguments) => embed::run(arguments, config, output),
         Command::Key(arguments) => Ok(key::run(arguments, output)),
         Command::Doctor(arguments) => on_actors(doctor::run(arguments, config, output)),
         Command::Bench(command) => on_actors(bench::run(command, config, output)),

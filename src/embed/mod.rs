@@ -4,10 +4,16 @@
 mod static_table;
 mod wordpiece;
 
+mod model_dir;
+mod onnx;
+
+use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::config::{self, EmbedderKind};
 use crate::core::id::ModelId;
+use onnx::Onnx;
 use static_table::StaticTable;
 
 /// Text to vector. Vectors have length 1, or are all zero when the text holds nothing the model knows (no dense score then).
@@ -28,13 +34,42 @@ pub trait Embedder: Send + Sync + 'static {
 
 pub type SharedEmbedder = Arc<dyn Embedder>;
 
+/// Where a library and a model come from.
+const GET_BOTH: &str = "scripts/fetch-onnx of the source gets ONNX Runtime and a model";
+
 #[derive(Debug, thiserror::Error)]
-pub enum EmbedError {}
+pub enum EmbedError {
+    #[error("no ONNX Runtime at {}; {GET_BOTH}, or set embedding.library (or ORT_DYLIB_PATH) to the shared library of your own",
+        tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or "))]
+    NoLibrary { tried: Vec<PathBuf> },
+    #[error("cannot load ONNX Runtime (1.17 or newer) from {}; {GET_BOTH}", path.display())]
+    Library {
+        path: PathBuf,
+        #[source]
+        source: ort::LoadDynamicError,
+    },
+    #[error("{} holds no {missing}; {GET_BOTH}, or set embedding.model_dir to a directory with model.onnx and tokenizer.json",
+        directory.display())]
+    NoModel { directory: PathBuf, missing: &'static str },
+    #[error("cannot use the model in {}", directory.display())]
+    Model {
+        directory: PathBuf,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    #[error("cannot cut a text into tokens")]
+    Tokens(#[source] Box<dyn Error + Send + Sync>),
+    #[error("cannot run the model")]
+    Run(#[source] ort::Error),
+    #[error("the model's output '{output}' has the shape {shape:?}, which is not one vector each")]
+    Shape { output: String, shape: Vec<i64> },
+}
 
 /// The embedder that is configured, loaded and tried.
 pub fn open(config: &config::Embedding) -> Result<SharedEmbedder, EmbedError> {
     match config.embedder {
         EmbedderKind::Static => Ok(Arc::new(StaticTable::builtin())),
+        EmbedderKind::Onnx => Ok(Arc::new(Onnx::open(config)?)),
     }
 }
 
@@ -50,6 +85,8 @@ fn normalise(vector: &mut [f32]) {
     let norm = squares.iter().sum::<f32>().sqrt();
     if norm > 0.0 {
         let inverse = norm.recip();
-        vector.iter_mut().for_each(|value| *value *= inverse);
+        for value in vector {
+            *value *= inverse;
+        }
     }
 }

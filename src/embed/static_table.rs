@@ -1,4 +1,4 @@
-//! The built-in embedder: one vector per WordPiece token, averaged. The table is compiled in (`models/static-256`), read where it
+//! The built-in embedder: one vector per `WordPiece` token, averaged. The table is compiled in (`models/static-256`), read where it
 //! lies, and costs microseconds per text and no download.
 //!
 //! Row `t` is `q[t] * s[t]`: 8-bit numbers with one scale per row. The vector of a text is the mean of its rows, brought to length 1.

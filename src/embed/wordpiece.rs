@@ -1,4 +1,4 @@
-//! WordPiece as BERT does it: normalise, split into words, cut each word greedily into the longest pieces of a vocabulary.
+//! `WordPiece` as BERT does it: normalise, split into words, cut each word greedily into the longest pieces of a vocabulary.
 //!
 //! Texts are mostly ASCII, so ASCII goes byte by byte through a table of classes; everything else takes the full way: control
 //! characters dropped, CJK set apart, accents stripped (canonical decomposition without marks), lower-cased. An ASCII character

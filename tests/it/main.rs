@@ -13,6 +13,7 @@ mod cli;
 mod closing;
 mod crash;
 mod dead_letters;
+mod embed;
 mod faulty_log;
 mod fold;
 mod given;

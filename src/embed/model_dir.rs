@@ -1,0 +1,179 @@
+//! A directory with a sentence-embedding model: what is in it, and how its texts become tokens and its tokens one vector.
+//!
+//! | file | needed | says |
+//! |---|---|---|
+//! | `model.onnx` | yes | the graph; weights may lie in files beside it that it names |
+//! | `tokenizer.json` | yes | text to tokens. Its padding and truncation are not used: they cut and fill to lengths made for batches |
+//! | `1_Pooling/config.json` | unless the graph pools | how the vectors of tokens become one (sentence-transformers) |
+//! | `sentence_bert_config.json` | no | `max_seq_length` |
+//! | `modules.json` | no | must list nothing but a transformer, pooling and normalising: more would be missing in the graph |
+//! | `pml.json` | no | ours, wins over the others: `{"pooling": "mean" or "cls" or "max" or "last", "tokens_max": 256}` |
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokenizers::{Tokenizer, TruncationParams};
+
+use super::EmbedError;
+use crate::core::id::ModelId;
+
+pub(super) const GRAPH: &str = "model.onnx";
+const TOKENIZER: &str = "tokenizer.json";
+
+/// Where nothing says otherwise: the longest input of most sentence encoders.
+const TOKENS_MAX_DEFAULT: usize = 512;
+/// Room for a word and the special tokens; and what a batch of one text may cost in memory.
+const TOKENS_MAX_RANGE: std::ops::RangeInclusive<usize> = 8..=8_192;
+
+/// How many hexadecimal digits of the digest the model id carries.
+const DIGEST_DIGITS: usize = 16;
+/// Counts up when the way from text to vector changes in this program.
+const VERSION: u64 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Pooling {
+    Mean,
+    /// The first token.
+    Cls,
+    Max,
+    /// The last token.
+    Last,
+}
+
+pub(super) struct ModelDir {
+    pub(super) model: ModelId,
+    pub(super) graph: PathBuf,
+    pub(super) tokenizer: Tokenizer,
+    /// From `pml.json`: wins over what the graph offers.
+    pub(super) pooling_wanted: Option<Pooling>,
+    /// From the sentence-transformers layout.
+    pub(super) pooling: Option<Pooling>,
+    pub(super) padding: u32,
+    /// The token for what the tokenizer does not know.
+    pub(super) unknown: Option<u32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Own {
+    pooling: Option<Pooling>,
+    tokens_max: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct SentenceBert {
+    max_seq_length: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Module {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+impl ModelDir {
+    pub(super) fn read(directory: &Path) -> Result<Self, EmbedError> {
+        if let Some(missing) = [GRAPH, TOKENIZER].into_iter().find(|name| !directory.join(name).is_file()) {
+            return Err(EmbedError::NoModel { directory: directory.to_owned(), missing });
+        }
+        Self::parse(directory).map_err(|source| EmbedError::Model { directory: directory.to_owned(), source })
+    }
+
+    fn parse(directory: &Path) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let own: Own = json(directory, "pml.json")?.unwrap_or_default();
+        let sentence_bert: Option<SentenceBert> = json(directory, "sentence_bert_config.json")?;
+        let modules: Vec<Module> = json(directory, "modules.json")?.unwrap_or_default();
+        if let Some(module) = modules.iter().find(|module| !is_known(&module.kind)) {
+            return Err(format!("modules.json: '{}' is not part of the graph", module.kind).into());
+        }
+        let pooling = json(directory, "1_Pooling/config.json")?.map(|config| pooling(&config)).transpose()?;
+
+        let mut tokenizer = Tokenizer::from_file(directory.join(TOKENIZER))?;
+        let tokens_max = own
+            .tokens_max
+            .or(sentence_bert.and_then(|config| config.max_seq_length))
+            .or(tokenizer.get_truncation().map(|truncation| truncation.max_length))
+            .unwrap_or(TOKENS_MAX_DEFAULT);
+        if !TOKENS_MAX_RANGE.contains(&tokens_max) {
+            let (min, max) = (TOKENS_MAX_RANGE.start(), TOKENS_MAX_RANGE.end());
+            return Err(format!("{tokens_max} tokens per text; set tokens_max in pml.json, {min} to {max}").into());
+        }
+        let named = |names: [&str; 2]| names.into_iter().find_map(|name| tokenizer.token_to_id(name));
+        let unknown = named(["[UNK]", "<unk>"]);
+        let padding = tokenizer.get_padding().map(|padding| padding.pad_id).or(named(["[PAD]", "<pad>"])).unwrap_or(0);
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(Some(TruncationParams { max_length: tokens_max, ..TruncationParams::default() }))?;
+
+        let settings = format!("{tokens_max} {:?} {pooling:?}", own.pooling);
+        let model = model_id(directory, &settings)?;
+        let graph = directory.join(GRAPH);
+        Ok(Self { model, graph, tokenizer, pooling_wanted: own.pooling, pooling, padding, unknown })
+    }
+}
+
+fn is_known(module: &str) -> bool {
+    ["Transformer", "Pooling", "Normalize"].contains(&module.rsplit('.').next().unwrap_or_default())
+}
+
+fn json<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, Box<dyn Error + Send + Sync>> {
+    match fs::read(directory.join(name)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| format!("{name}: {error}").into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{name}: {error}").into()),
+    }
+}
+
+/// The one way of pooling that is switched on: `"pooling_mode": "mean"`, or one of the older `"pooling_mode_...": true`.
+fn pooling(config: &serde_json::Map<String, serde_json::Value>) -> Result<Pooling, String> {
+    let switched_on = |key: &str| config.get(key).and_then(serde_json::Value::as_bool).unwrap_or(false);
+    let old = config.keys().filter_map(|key| key.strip_prefix("pooling_mode_").filter(|_| switched_on(key)));
+    let new = config.get("pooling_mode").and_then(serde_json::Value::as_str);
+    let modes: Vec<&str> = new.into_iter().chain(old).collect();
+    match modes.as_slice() {
+        // Divided by another number, and then brought to length 1 all the same.
+        ["mean" | "mean_tokens" | "mean_sqrt_len_tokens"] => Ok(Pooling::Mean),
+        ["cls" | "cls_token"] => Ok(Pooling::Cls),
+        ["max" | "max_tokens"] => Ok(Pooling::Max),
+        ["lasttoken"] => Ok(Pooling::Last),
+        modes => Err(format!("1_Pooling/config.json: cannot pool by {modes:?}")),
+    }
+}
+
+/// The directory's name, for people, and a digest of all that makes the vectors what they are.
+fn model_id(directory: &Path, settings: &str) -> Result<ModelId, Box<dyn Error + Send + Sync>> {
+    let graph = fs::read(directory.join(GRAPH))?;
+    let mut hasher = blake3::Hasher::new();
+    let tokenizer = fs::read(directory.join(TOKENIZER))?;
+    for part in [&VERSION.to_le_bytes(), settings.as_bytes(), &tokenizer, &graph] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    for name in weights(directory, &graph)? {
+        let file = fs::File::open(directory.join(&name))?;
+        hasher.update(name.as_bytes()).update(&file.metadata()?.len().to_le_bytes()).update_reader(file)?;
+    }
+    let digest = hasher.finalize().to_hex();
+    let full = fs::canonicalize(directory)?;
+    let name = full.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).take(64).collect();
+    Ok(format!("{name}@{}", &digest[..DIGEST_DIGITS]).parse()?)
+}
+
+/// Files beside the graph that hold its weights: those whose names stand in it, as external data is referred to.
+fn weights(directory: &Path, graph: &[u8]) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_text = [".json", ".txt", ".md"].iter().any(|end| name.ends_with(end));
+        let candidate = !is_text && name != GRAPH && entry.path().is_file();
+        if candidate && memchr::memmem::find(graph, name.as_bytes()).is_some() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,267 @@
+//! Sentence-embedding models in ONNX form, run by ONNX Runtime, which is loaded from a shared library when the embedder is opened.
+//!
+//! A process loads one library, the first that is asked for and works; its threads are those of the session. Texts of like length
+//! share a batch, since the shorter ones are filled up to the longest. Whoever waits for the session gets it after the batch in
+//! hand, so a question is not held up by a long list of texts.
+
+use std::path::{Path, PathBuf};
+
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::value::Tensor;
+use parking_lot::{Mutex, MutexGuard};
+use tokenizers::Tokenizer;
+
+use super::model_dir::{ModelDir, Pooling};
+use super::{EmbedError, Embedder, normalise};
+use crate::config;
+use crate::core::id::ModelId;
+
+/// Tokens of one batch, filling included: bounds its memory, and how long others wait.
+const BATCH_TOKENS_MAX: usize = 8_192;
+
+/// The output of graphs that pool by themselves.
+const SENTENCE: &str = "sentence_embedding";
+
+/// Its handle must outlive every session, and there can never be a second one.
+static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+
+pub(super) struct Onnx {
+    model: ModelId,
+    dim: usize,
+    tokenizer: Tokenizer,
+    padding: u32,
+    unknown: Option<u32>,
+    batch_texts_max: usize,
+    inputs: Vec<Input>,
+    output: Output,
+    session: Mutex<Session>,
+}
+
+#[derive(Clone, Copy)]
+enum Input {
+    Tokens,
+    Mask,
+    Types,
+}
+
+impl Input {
+    const ALL: [Self; 3] = [Self::Tokens, Self::Mask, Self::Types];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "input_ids",
+            Self::Mask => "attention_mask",
+            Self::Types => "token_type_ids",
+        }
+    }
+}
+
+enum Output {
+    /// One vector per text.
+    Sentence(String),
+    /// One vector per token.
+    Tokens(String, Pooling),
+}
+
+/// A text as tokens, and where its vector belongs.
+struct Encoded {
+    index: usize,
+    tokens: Vec<u32>,
+}
+
+impl Onnx {
+    pub(super) fn open(config: &config::Embedding) -> Result<Self, EmbedError> {
+        let library = library(config)?;
+        let directory = ModelDir::read(&config.model_dir)?;
+        let environment = environment(&library)?;
+        let unusable = |source| EmbedError::Model { directory: config.model_dir.clone(), source };
+        let session = session(&environment, &directory.graph, config.threads).map_err(|error| unusable(error.into()))?;
+        let inputs = inputs(&session).map_err(|problem| unusable(problem.into()))?;
+        let output = output(&session, &directory).map_err(|problem| unusable(problem.into()))?;
+        let ModelDir { model, tokenizer, padding, unknown, .. } = directory;
+        let (batch_texts_max, session) = (config.batch_texts_max, Mutex::new(session));
+        let mut onnx = Self { model, dim: 0, tokenizer, padding, unknown, batch_texts_max, inputs, output, session };
+        // Graphs may leave the length of their vectors open. A first text tells, and shows that the model runs at all.
+        let probe = onnx.encode(0, "a")?;
+        onnx.dim = onnx.run(&[probe])?.first().map_or(0, Vec::len);
+        Ok(onnx)
+    }
+
+    fn encode(&self, index: usize, text: &str) -> Result<Encoded, EmbedError> {
+        let encoding = self.tokenizer.encode_fast(text, true).map_err(EmbedError::Tokens)?;
+        let mut ids = encoding.get_ids().iter().zip(encoding.get_special_tokens_mask());
+        let known = ids.any(|(token, special)| *special == 0 && Some(*token) != self.unknown);
+        Ok(Encoded { index, tokens: if known { encoding.get_ids().to_vec() } else { Vec::new() } })
+    }
+
+    /// How many texts, from the first on, make the next batch. They are sorted by length.
+    fn batch_len(&self, texts: &[Encoded]) -> usize {
+        let fits = |(before, text): (usize, &Encoded)| (before + 1) * text.tokens.len() <= BATCH_TOKENS_MAX;
+        let fitting = texts.iter().enumerate().take(self.batch_texts_max).take_while(|text| fits(*text)).count();
+        fitting.max(1)
+    }
+
+    fn run(&self, batch: &[Encoded]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let longest = batch.iter().map(|text| text.tokens.len()).max().unwrap_or(0);
+        let tensor = |input: Input| {
+            let (of_token, of_padding): (fn(u32) -> i64, i64) = match input {
+                Input::Tokens => (i64::from, i64::from(self.padding)),
+                Input::Mask => (|_| 1, 0),
+                Input::Types => (|_| 0, 0),
+            };
+            let mut values = Vec::with_capacity(batch.len() * longest);
+            for text in batch {
+                values.extend(text.tokens.iter().map(|token| of_token(*token)));
+                values.resize(values.len() + longest - text.tokens.len(), of_padding);
+            }
+            Tensor::from_array(([batch.len(), longest], values))
+        };
+        let inputs = self.inputs.iter().map(|input| Ok((input.name(), tensor(*input)?)));
+        let inputs = inputs.collect::<ort::Result<Vec<_>>>().map_err(EmbedError::Run)?;
+
+        let mut session = self.session.lock();
+        let result = self.vectors(&mut session, inputs, batch, longest);
+        // Handed to whoever waits longest, not to whoever is fastest, which would be the loop that just had it.
+        MutexGuard::unlock_fair(session);
+        result
+    }
+
+    fn vectors(
+        &self,
+        session: &mut Session,
+        inputs: Vec<(&'static str, Tensor<i64>)>,
+        batch: &[Encoded],
+        longest: usize,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let outputs = session.run(inputs).map_err(EmbedError::Run)?;
+        let (Output::Sentence(name) | Output::Tokens(name, _)) = &self.output;
+        let (shape, values) = outputs[name.as_str()].try_extract_tensor::<f32>().map_err(EmbedError::Run)?;
+        let rows = if matches!(self.output, Output::Sentence(_)) { batch.len() } else { batch.len() * longest };
+        let dim = shape.last().and_then(|dim| usize::try_from(*dim).ok()).unwrap_or(0);
+        if dim == 0 || values.len() != rows * dim || (self.dim != 0 && dim != self.dim) {
+            return Err(EmbedError::Shape { output: name.clone(), shape: shape.to_vec() });
+        }
+        let mut vectors: Vec<Vec<f32>> = match self.output {
+            Output::Sentence(_) => values.chunks_exact(dim).map(<[f32]>::to_vec).collect(),
+            Output::Tokens(_, pooling) => {
+                let texts = values.chunks_exact(longest * dim).zip(batch);
+                texts.map(|(values, text)| pool(pooling, &values[..text.tokens.len() * dim], dim)).collect()
+            }
+        };
+        for vector in &mut vectors {
+            normalise(vector);
+        }
+        Ok(vectors)
+    }
+}
+
+impl Embedder for Onnx {
+    fn model(&self) -> &ModelId {
+        &self.model
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let encoded = texts.iter().enumerate().map(|(index, text)| self.encode(index, text));
+        let mut encoded = encoded.collect::<Result<Vec<_>, _>>()?;
+        encoded.retain(|text| !text.tokens.is_empty());
+        encoded.sort_by_key(|text| text.tokens.len());
+        let mut vectors = vec![vec![0.0; self.dim]; texts.len()];
+        let mut rest = encoded.as_slice();
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(self.batch_len(rest));
+            for (text, vector) in batch.iter().zip(self.run(batch)?) {
+                vectors[text.index] = vector;
+            }
+            rest = later;
+        }
+        Ok(vectors)
+    }
+}
+
+/// One vector from those of the tokens of a text; normalised later, so sums need no division.
+fn pool(pooling: Pooling, values: &[f32], dim: usize) -> Vec<f32> {
+    let mut tokens = values.chunks_exact(dim);
+    let fold = |mut pooled: Vec<f32>, token: &[f32], both: fn(f32, f32) -> f32| {
+        for (pooled, value) in pooled.iter_mut().zip(token) {
+            *pooled = both(*pooled, *value);
+        }
+        pooled
+    };
+    let first = tokens.next().map(<[f32]>::to_vec).unwrap_or_default();
+    match pooling {
+        Pooling::Mean => tokens.fold(first, |pooled, token| fold(pooled, token, |a, b| a + b)),
+        Pooling::Max => tokens.fold(first, |pooled, token| fold(pooled, token, f32::max)),
+        Pooling::Cls => first,
+        Pooling::Last => tokens.next_back().map_or(first, <[f32]>::to_vec),
+    }
+}
+
+/// The configured library, else the one beside the model or one directory up, where `scripts/fetch-onnx` puts it.
+fn library(config: &config::Embedding) -> Result<PathBuf, EmbedError> {
+    let configured = &config.library;
+    // A bare name is left to the system's loader.
+    if configured.components().count() == 1 && !configured.is_file() {
+        return Ok(configured.clone());
+    }
+    let tried = if configured.as_os_str().is_empty() {
+        let name = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let directory = std::path::absolute(&config.model_dir).unwrap_or_else(|_| config.model_dir.clone());
+        [Some(directory.as_path()), directory.parent()].into_iter().flatten().map(|place| place.join(&name)).collect()
+    } else {
+        vec![std::path::absolute(configured).unwrap_or_else(|_| configured.clone())]
+    };
+    tried.iter().find(|path| path.is_file()).cloned().ok_or(EmbedError::NoLibrary { tried })
+}
+
+fn environment(library: &Path) -> Result<Environment, EmbedError> {
+    let mut loaded = ENVIRONMENT.lock();
+    if let Some(environment) = &*loaded {
+        return Ok(environment.clone());
+    }
+    let builder = ort::init_from(library).map_err(|source| EmbedError::Library { path: library.to_owned(), source })?;
+    let environment = builder.with_telemetry(false).build().map_err(EmbedError::Run)?;
+    *loaded = Some(environment.clone());
+    Ok(environment)
+}
+
+/// Without spinning: threads that wait busily slow down everything else on the machine.
+fn session(environment: &Environment, graph: &Path, threads: usize) -> ort::Result<Session> {
+    Session::builder(environment)?
+        .with_optimization_level(GraphOptimizationLevel::All)?
+        .with_deterministic_compute(true)?
+        .with_intra_threads(threads)?
+        .with_inter_threads(1)?
+        .with_intra_op_spinning(false)?
+        .with_inter_op_spinning(false)?
+        .commit_from_file(graph)
+}
+
+fn inputs(session: &Session) -> Result<Vec<Input>, String> {
+    let known = |name: &str| Input::ALL.into_iter().find(|input| input.name() == name);
+    let unknown = |name: &str| format!("the graph wants '{name}'; known inputs are input_ids, attention_mask, token_type_ids");
+    session.inputs().iter().map(|input| known(input.name()).ok_or_else(|| unknown(input.name()))).collect()
+}
+
+fn output(session: &Session, directory: &ModelDir) -> Result<Output, String> {
+    let names = |rank: usize| {
+        let outputs = session.outputs().iter();
+        outputs
+            .filter(move |output| output.dtype().tensor_shape().is_some_and(|shape| shape.len() == rank))
+            .map(ort::value::Outlet::name)
+    };
+    if directory.pooling_wanted.is_none() && names(2).any(|name| name == SENTENCE) {
+        return Ok(Output::Sentence(SENTENCE.to_owned()));
+    }
+    let tokens = names(3).next().ok_or_else(|| format!("the graph gives neither '{SENTENCE}' nor vectors of tokens"))?;
+    let pooling = directory.pooling_wanted.or(directory.pooling).ok_or_else(|| {
+        let where_to = r#"write pml.json with {"pooling": "mean"}, "cls", "max" or "last""#;
+        format!("nothing says how to pool the vectors of tokens; {where_to}, as its authors say")
+    })?;
+    Ok(Output::Tokens(tokens.to_owned(), pooling))
+}
