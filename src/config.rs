@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 
 /// The defaults, with every key and its meaning.
@@ -40,6 +41,7 @@ pub struct Config {
     pub execution: Execution,
     pub trace: Trace,
     pub graph_sync: GraphSync,
+    pub graph: Graph,
     pub templates: Templates,
 }
 
@@ -131,6 +133,20 @@ pub struct Trace {
 pub struct GraphSync {
     pub mailbox: usize,
     pub batch_records_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Graph {
+    pub measures_every_ms: u64,
+    pub category_edges: bool,
+    pub similar_edges: bool,
+}
+
+impl From<&Graph> for ColdStart {
+    fn from(keys: &Graph) -> Self {
+        Self { category_edges: keys.category_edges, similar_edges: keys.similar_edges }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
