@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 
 /// The defaults, with every key and its meaning.
@@ -43,6 +44,7 @@ pub struct Config {
     pub trace: Trace,
     pub graph_sync: GraphSync,
     pub embedding: Embedding,
+    pub graph: Graph,
     pub templates: Templates,
 }
 
@@ -151,6 +153,20 @@ pub struct Embedding {
 pub enum EmbedderKind {
     Static,
     Onnx,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Graph {
+    pub measures_every_ms: u64,
+    pub category_edges: bool,
+    pub similar_edges: bool,
+}
+
+impl From<&Graph> for ColdStart {
+    fn from(keys: &Graph) -> Self {
+        Self { category_edges: keys.category_edges, similar_edges: keys.similar_edges }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -7,6 +7,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::actors::execution::{self, ExecutionParts};
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
+use crate::actors::measures::{self, Measured, MeasuresParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
 use crate::bus::{MemoryBus, SharedBus, Subjects};
@@ -42,6 +43,7 @@ pub enum StartError {
 pub struct Runtime {
     pub publisher: Publisher,
     pub views: Views,
+    pub measures: Measured,
     pub log: SharedLog,
     pub dead: Arc<dyn DeadLetters>,
     pub bus: SharedBus,
@@ -76,11 +78,12 @@ impl Runtime {
         let limits = Arc::new(Limits::from(&config.limits));
         let (stop, stopping) = watch::channel(false);
         let (view_sender, views) = Views::channel();
+        let (measures_sender, measures) = Measured::channel();
         let (address, publisher_address) = watch::channel(None);
         let publisher = Publisher::new(publisher_address, Arc::clone(&limits));
         let arbiters: Vec<actix_rt::Arbiter> = (0..3).map(|_| actix_rt::Arbiter::new()).collect();
         let mut runtime =
-            Self { publisher, views, log, dead, bus, subjects, metrics, clock, stop, arbiters, ended: Vec::new() };
+            Self { publisher, views, measures, log, dead, bus, subjects, metrics, clock, stop, arbiters, ended: Vec::new() };
 
         let folding = GraphSyncParts {
             log: Arc::clone(&runtime.log),
@@ -117,7 +120,11 @@ impl Runtime {
             settings: config.trace.clone(),
             stop: stopping.clone(),
         };
-        runtime.supervise("trace", 2, stopping, move || trace::run(closing.clone()));
+        runtime.supervise("trace", 2, stopping.clone(), move || trace::run(closing.clone()));
+        let views = runtime.views.clone();
+        let measuring =
+            MeasuresParts { views, measures: measures_sender, settings: config.graph.clone(), stop: stopping.clone() };
+        runtime.supervise("measures", 2, stopping, move || measures::run(measuring.clone()));
         Ok(runtime)
     }
 

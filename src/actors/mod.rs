@@ -5,6 +5,7 @@
 //! | [`execution`] | HTTP, the in-process client | `core::execution::admit` | what agents publish, dead letters |
 //! | [`trace`] | the log | `core::trace` | `trace.completed` |
 //! | [`graph_sync`] | the log | `core::state` | views for readers, `notify.*` on the bus |
+//! | [`measures`] | views | `core::graph::measures` | measures for readers |
 //!
 //! Each lives on an arbiter of its own. `follow` feeds an actor from the log, batch by batch, with back-pressure; `supervisor` builds
 //! it anew, from a view and the log, when it is gone. So no actor may hold anything that is not in the log.
@@ -12,6 +13,7 @@
 pub mod execution;
 mod follow;
 pub(crate) mod graph_sync;
+pub(crate) mod measures;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
 

@@ -20,6 +20,7 @@ mod log;
 mod outcome;
 mod output;
 mod publish;
+mod related;
 mod remote;
 mod scratch;
 mod serve;
@@ -63,6 +64,8 @@ enum Command {
     Import(import::ImportArguments),
     /// Write tools and traces as a dataset directory
     Export(import::ExportArguments),
+    /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
+    Related(related::Arguments),
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
@@ -120,6 +123,7 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Publish(arguments) => publish::run(arguments, &config, output),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
+        Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
         Command::Embed(arguments) => embed::run(arguments, config, output),

@@ -12,6 +12,7 @@ use imbl::{OrdMap, Vector};
 
 use super::digest::{Digestible, Writer};
 use super::event::{CapabilityDeclared, Json, TraceCompleted};
+use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
 use super::id::{CapabilityId, Seq};
 pub use structure::Structure;
@@ -90,6 +91,17 @@ impl Capability {
     #[expect(clippy::cast_precision_loss, reason = "usage counts stay far below 2^52")]
     pub fn success_rate(&self) -> f64 {
         if self.usage == 0 { 1.0 } else { self.successes as f64 / self.usage as f64 }
+    }
+
+    /// What is known about the `contains` edge to each member: it was seen whenever the capability ran.
+    pub fn membership(&self) -> EdgeCounter {
+        let bounded = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        EdgeCounter {
+            declared: u32::from(self.usage == 0),
+            observations: bounded(self.usage),
+            successes: bounded(self.successes),
+            last_seq: self.last_seq,
+        }
     }
 
     fn used(&mut self, success: bool, duration_ms: u64, seq: Seq) {
@@ -227,6 +239,11 @@ impl Capabilities {
 
     pub fn at(&self, position: u32) -> &Capability {
         &self.table[position as usize]
+    }
+
+    /// In the order of the ids.
+    pub fn positions(&self) -> impl Iterator<Item = u32> {
+        self.positions.values().copied()
     }
 
     /// By id.

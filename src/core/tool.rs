@@ -105,6 +105,11 @@ impl Tools {
         &self.tools[position as usize]
     }
 
+    /// In the order of the ids.
+    pub fn positions(&self) -> impl Iterator<Item = u32> {
+        self.positions.values().copied()
+    }
+
     /// By id.
     pub fn iter(&self) -> impl Iterator<Item = &Tool> {
         self.positions.values().map(|position| self.at(*position))

@@ -1,5 +1,7 @@
 //! The shapes HTTP answers have. Conversions from the domain stand here and nowhere else.
 
+pub(crate) mod related;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -182,15 +184,8 @@ impl EdgeDto {
 
     /// Membership, which the state keeps in the capability itself, as an edge.
     pub(super) fn contains(state: &State, capability: &Capability, member: Node) -> Self {
-        let bounded = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        let counter = EdgeCounter {
-            declared: u32::from(capability.usage == 0),
-            observations: bounded(capability.usage),
-            successes: bounded(capability.successes),
-            last_seq: capability.last_seq,
-        };
         let position = state.capabilities.position(capability.id).expect("it is in the state");
-        Self::new(state, (Node::capability(position), member, EdgeKind::Contains), &counter)
+        Self::new(state, (Node::capability(position), member, EdgeKind::Contains), &capability.membership())
     }
 }
 

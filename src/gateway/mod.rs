@@ -8,6 +8,7 @@ mod error;
 mod openapi;
 mod publish;
 mod read;
+mod related;
 mod stream;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
 
 use crate::actors::graph_sync::Views;
+use crate::actors::measures::Measured;
 use crate::clock::Clock;
 use crate::config;
 use crate::dead::DeadLetters;
@@ -28,6 +30,7 @@ use crate::runtime::Runtime;
 
 pub use auth::{hash_key, new_key};
 pub(crate) use dto::DeadLetterDto;
+pub(crate) use dto::related::{RelatedDto, node};
 
 /// How long a client may take to send the head of a request; the default of five seconds cuts off honest clients on a busy machine.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,6 +39,7 @@ const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Gateway {
     publisher: Publisher,
     views: Views,
+    measures: Measured,
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
     metrics: Arc<Metrics>,
@@ -48,6 +52,7 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
     let gateway = web::Data::new(Gateway {
         publisher: runtime.publisher.clone(),
         views: runtime.views.clone(),
+        measures: runtime.measures.clone(),
         log: Arc::clone(&runtime.log),
         dead: Arc::clone(&runtime.dead),
         metrics: Arc::clone(&runtime.metrics),
@@ -79,6 +84,7 @@ fn routes(app: &mut web::ServiceConfig) {
     .route("/v1/tools", web::get().to(read::tools))
     .route("/v1/capabilities", web::get().to(read::capabilities))
     .route("/v1/graph", web::get().to(read::graph))
+    .route("/v1/related", web::get().to(related::related))
     .route("/v1/traces/{execution}", web::get().to(read::trace))
     .route("/v1/state", web::get().to(read::state))
     .route("/v1/dead", web::get().to(dead::list))

@@ -102,6 +102,11 @@ fn paths() -> Value {
         "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
         "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
         "/v1/graph": {"get": get("Typed edges, the strongest first", &[limit.clone(), parameter("kind", "query", "string", "Only edges of this kind")])},
+        "/v1/related": {"get": get("What stands next to a tool or capability: neighbours, tools often before and after, community, a way to another", &[
+            required(parameter("tool", "query", "string", "A tool, or a capability as capability:ID")),
+            parameter("to", "query", "string", "Also the cheapest ordered way to this one"),
+            parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
+        ])},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
@@ -121,6 +126,11 @@ fn paths() -> Value {
 
 fn parameter(name: &str, place: &str, kind: &str, description: &str) -> Value {
     json!({"name": name, "in": place, "required": place == "path", "description": description, "schema": {"type": kind}})
+}
+
+fn required(mut parameter: Value) -> Value {
+    parameter["required"] = json!(true);
+    parameter
 }
 
 fn failed(description: &str) -> Value {

@@ -12,19 +12,19 @@ use crate::core::event::Kind;
 use crate::core::id::ExecutionId;
 
 const PAGE_DEFAULT: usize = 100;
-const PAGE_MAX: usize = 1_000;
+pub(super) const PAGE_MAX: usize = 1_000;
 const EDGES_MAX: usize = 100_000;
 
 /// Which part of a list: `limit` entries after the one named `after`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    after: Option<String>,
-    limit: Option<usize>,
+    pub(super) after: Option<String>,
+    pub(super) limit: Option<usize>,
 }
 
 impl Page {
-    fn limit(&self, max: usize) -> Result<usize, ApiError> {
+    pub(super) fn limit(&self, max: usize) -> Result<usize, ApiError> {
         match self.limit.unwrap_or(PAGE_DEFAULT) {
             limit if (1..=max).contains(&limit) => Ok(limit),
             limit => Err(ApiError::BadRequest { field: "limit", problem: format!("is {limit}, it must be from 1 to {max}") }),

@@ -23,4 +23,5 @@ mod http_read;
 mod learning;
 mod log_contract;
 mod outside;
+mod related;
 mod supervision;

@@ -1,9 +1,27 @@
 //! The tool graph: nodes are tools and capabilities, edges are typed and counted. Membership of tools in capabilities is not
 //! repeated here; it lives in `capability`, which is the hypergraph.
+//!
+//! `edge`, `cycle` and `transition` belong to the fold. The rest are measures: functions of a finished state, one algorithm per file,
+//! on an [`adjacency`] taken once; [`measures`] holds their results together.
 
 pub mod cycle;
 pub mod edge;
 pub mod transition;
+
+pub mod adjacency;
+pub mod cold_start;
+pub mod measures;
+pub mod similar;
+
+pub mod adamic_adar;
+pub mod community;
+pub mod hybrid;
+pub mod neighbours;
+pub mod pagerank;
+pub mod path;
+
+#[cfg(test)]
+mod samples;
 
 use imbl::OrdMap;
 

@@ -1,0 +1,75 @@
+//! measures: computes the graph measures beside the fold, on a thread that may block, and swaps the result in.
+//!
+//! However many views came in the meantime, the next computation takes the newest one; between two of them there is a pause, so
+//! that a busy log costs a bounded share of a processor. Readers never wait: they get the last result and the record it stands at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Failure;
+use super::graph_sync::Views;
+use crate::config;
+use crate::core::graph::cold_start::ColdStart;
+use crate::core::graph::measures::Measures;
+use crate::core::id::Seq;
+use crate::core::state::State;
+
+/// Readers' side: the newest measures.
+#[derive(Clone)]
+pub struct Measured(watch::Receiver<Arc<Measures>>);
+
+impl Measured {
+    pub(crate) fn channel() -> (watch::Sender<Arc<Measures>>, Self) {
+        let (sender, receiver) = watch::channel(Arc::default());
+        (sender, Self(receiver))
+    }
+
+    pub fn current(&self) -> Arc<Measures> {
+        Arc::clone(&self.0.borrow())
+    }
+
+    /// The first measures that know everything up to `seq`; `None` if computing stopped before.
+    pub async fn at_least(&self, seq: Seq) -> Option<Arc<Measures>> {
+        let mut receiver = self.0.clone();
+        let measures = receiver.wait_for(|measures| measures.at() >= seq).await.ok()?;
+        Some(Arc::clone(&measures))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MeasuresParts {
+    pub(crate) views: Views,
+    pub(crate) measures: watch::Sender<Arc<Measures>>,
+    pub(crate) settings: config::Graph,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// One life: computes whenever the view is newer than the measures.
+pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
+    let wanted = ColdStart::from(&parts.settings);
+    let pause = Duration::from_millis(parts.settings.measures_every_ms);
+    while !*parts.stop.borrow_and_update() {
+        let previous = Arc::clone(&parts.measures.borrow());
+        tokio::select! {
+            newer = parts.views.at_least(previous.at().next()) => {
+                let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
+                let compute = move || Measures::compute(&view, Some(&previous), wanted, &vectors(&view));
+                let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| Failure::Gone)?;
+                parts.measures.send_replace(Arc::new(measures));
+            }
+            _ = parts.stop.changed() => continue,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = parts.stop.changed() => {}
+        }
+    }
+    Ok(())
+}
+
+/// Vectors of the tools' texts by position. The state holds none, so no tools are found similar.
+fn vectors(_: &State) -> Vec<Option<&[f32]>> {
+    Vec::new()
+}

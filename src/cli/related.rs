@@ -1,0 +1,104 @@
+//! `pml related`: what stands next to a tool.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::output::Output;
+use super::remote::Remote;
+use super::source::Source;
+use super::{Outcome, Place};
+use crate::config::Config;
+use crate::core::graph::Node;
+use crate::core::graph::cold_start::ColdStart;
+use crate::core::graph::measures::Measures;
+use crate::core::id::{Callee, Seq};
+use crate::core::state::State;
+use crate::gateway::{RelatedDto, node};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// A tool, or a capability as capability:ID
+    tool: Callee,
+    /// Also the cheapest ordered way to this one
+    #[arg(long, value_name = "TOOL")]
+    to: Option<Callee>,
+    /// Neighbours per direction and community mates, at most
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
+    let answer = match Source::open(&arguments.place, &config)? {
+        Source::Server(remote) => ask(&remote, &arguments)?,
+        source @ Source::Directory(_) => compute(&source, &arguments, &config).await?,
+    };
+    output.json(&answer);
+    print(&answer, output);
+    Ok(0)
+}
+
+fn ask(remote: &Remote, arguments: &Arguments) -> anyhow::Result<Value> {
+    let to = arguments.to.as_ref().map_or_else(String::new, |to| format!("&to={}", encoded(to)));
+    remote.get(&format!("/v1/related?tool={}{to}&limit={}", encoded(&arguments.tool), arguments.limit))
+}
+
+/// The measures of a log that no server holds, by the same rules.
+async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> anyhow::Result<Value> {
+    let mut state = State::default();
+    source
+        .visit(Seq::ZERO, |record| {
+            state.apply(&record);
+            Ok(true)
+        })
+        .await?;
+    let find = |callee: &Callee| -> anyhow::Result<Node> {
+        node(&state, callee).ok_or_else(|| anyhow::anyhow!("nothing is known about '{callee}'"))
+    };
+    let tool = find(&arguments.tool)?;
+    let to = arguments.to.as_ref().map(find).transpose()?;
+    let measures = Measures::compute(&state, None, ColdStart::from(&config.graph), &[]);
+    Ok(json!(RelatedDto::new(&state, &measures, tool, to, arguments.limit.into())))
+}
+
+/// An id inside a query. Ids are printable ASCII, of which some characters mean something there.
+fn encoded(callee: &Callee) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-._~:".contains(character);
+    let encode = |character: char| {
+        if plain(character) { character.to_string() } else { format!("%{:02X}", u32::from(character)) }
+    };
+    callee.to_string().chars().map(encode).collect()
+}
+
+fn print(answer: &Value, output: &Output) {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let number = |value: &Value| value.as_f64().map_or_else(String::new, |number| format!("{number:.2}"));
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let joined = |value: &Value, separator: &str| list(value).iter().map(text).collect::<Vec<_>>().join(separator);
+    let rank = answer["pagerank"].as_f64().unwrap_or(0.0);
+    output.say(format!("{}  rank {rank:.5}, community of {}", text(&answer["tool"]), answer["community_size"]));
+    let mut rows = Vec::new();
+    for related in list(&answer["related_tools"]) {
+        let relation = text(&related["relation"]).replace('_', " ");
+        rows.push(vec![relation, text(&related["tool"]), String::new(), number(&related["score"]), String::new()]);
+    }
+    for (name, side) in [("in", "comes in from"), ("out", "goes out to")] {
+        for link in list(&answer["neighbours"][name]) {
+            let kind = format!("{} ({})", text(&link["kind"]), text(&link["source"]));
+            rows.push(vec![side.into(), text(&link["tool"]), kind, number(&link["weight"]), text(&link["observations"])]);
+        }
+    }
+    if rows.is_empty() {
+        output.say("no neighbours");
+    } else {
+        output.table(&["", "tool", "edge", "weight", "seen"], rows);
+    }
+    if answer["community_size"].as_u64() > Some(1) {
+        output.say(format!("same community: {}", joined(&answer["community_mates"], ", ")));
+    }
+    if let Some(path) = answer.get("path") {
+        let way = format!("way: {} (cost {})", joined(&path["steps"], " -> "), number(&path["cost"]));
+        output.say(if path["cost"].is_null() { format!("no ordered way leads to {}", text(&path["to"])) } else { way });
+    }
+}

@@ -1,0 +1,200 @@
+//! All graph measures of one state, with the record they were computed at. Read by node, so that a newer view can be asked with older
+//! measures: positions never change, and a node that came later has no neighbours, rank 0 and no community yet.
+//!
+//! Computed off the fold: [`Measures::compute`] needs a view and nothing else, and what it finds is the same in every process but for
+//! the last digits of the ranks, which depend on the start within their tolerance.
+
+use super::Node;
+use super::adjacency::{Adjacency, Link, real};
+use super::cold_start::{ColdEdges, ColdStart};
+use super::community::{Communities, louvain};
+use super::neighbours::{self, Direction, Related};
+use super::pagerank::{PageRank, pagerank};
+use super::{adamic_adar, hybrid, path};
+use crate::core::id::Seq;
+use crate::core::state::State;
+
+#[derive(Clone, Debug, Default)]
+pub struct Measures {
+    at: Seq,
+    adjacency: Adjacency,
+    cold: ColdEdges,
+    pagerank: PageRank,
+    communities: Communities,
+}
+
+/// The cheapest ordered way between two nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// From the first to the last, both included.
+    pub nodes: Vec<Node>,
+    pub cost: f64,
+}
+
+impl Measures {
+    /// `previous` saves work and changes nothing else; `vectors` are those of the tools, by position.
+    pub fn compute(state: &State, previous: Option<&Self>, settings: ColdStart, vectors: &[Option<&[f32]>]) -> Self {
+        let cold = ColdEdges::of(state, settings, vectors, previous.map(|previous| &previous.cold));
+        let adjacency = Adjacency::of(state, &cold.guesses);
+        let start = previous.filter(|previous| !previous.adjacency.is_empty()).map(|previous| {
+            let alike = 1.0 / real(adjacency.len());
+            let before = |index| previous.rank(adjacency.node(index)).unwrap_or(alike);
+            adjacency.indices().map(before).collect()
+        });
+        let pagerank = pagerank(&adjacency, start);
+        let communities = louvain(&adjacency);
+        Self { at: state.applied(), adjacency, cold, pagerank, communities }
+    }
+
+    /// The last record that these measures know of.
+    pub fn at(&self) -> Seq {
+        self.at
+    }
+
+    /// The picture everything was computed on.
+    pub fn adjacency(&self) -> &Adjacency {
+        &self.adjacency
+    }
+
+    fn rank(&self, node: Node) -> Option<f64> {
+        self.adjacency.index(node).map(|index| self.pagerank.ranks[index as usize])
+    }
+
+    /// All ranks sum to 1.
+    pub fn pagerank(&self, node: Node) -> f64 {
+        self.rank(node).unwrap_or(0.0)
+    }
+
+    /// The community of a node, called after its member with the smallest id.
+    pub fn community(&self, node: Node) -> Option<Node> {
+        let index = self.adjacency.index(node)?;
+        Some(self.adjacency.node(self.communities.label(index)))
+    }
+
+    pub fn community_count(&self) -> usize {
+        self.communities.count()
+    }
+
+    /// The other members of the node's community, by id. O(nodes).
+    pub fn community_mates(&self, node: Node) -> Vec<Node> {
+        let Some(index) = self.adjacency.index(node) else { return Vec::new() };
+        let mates = self.communities.members(index).filter(|mate| *mate != index);
+        mates.map(|mate| self.adjacency.node(mate)).collect()
+    }
+
+    /// The strongest first.
+    pub fn neighbours(&self, node: Node, direction: Direction) -> Vec<(Node, Link)> {
+        let Some(index) = self.adjacency.index(node) else { return Vec::new() };
+        let links = neighbours::neighbours(&self.adjacency, index, direction);
+        links.into_iter().map(|link| (self.adjacency.node(link.to), link)).collect()
+    }
+
+    /// Tools that often come right before or after, of those that `wanted` lets through.
+    pub fn related_tools(&self, node: Node, wanted: impl Fn(Node) -> bool) -> Vec<Related> {
+        let index = self.adjacency.index(node);
+        index.map_or_else(Vec::new, |index| neighbours::related_tools(&self.adjacency, index, wanted))
+    }
+
+    pub fn adamic_adar(&self, one: Node, other: Node) -> f64 {
+        let both = self.adjacency.index(one).zip(self.adjacency.index(other));
+        both.map_or(0.0, |(one, other)| adamic_adar::adamic_adar(&self.adjacency, one, other))
+    }
+
+    /// How related a node is to the nearest of the context, 0 to 1.
+    pub fn relatedness(&self, node: Node, context: &[Node]) -> f64 {
+        let Some(index) = self.adjacency.index(node) else { return 0.0 };
+        let context: Vec<u32> = context.iter().filter_map(|other| self.adjacency.index(*other)).collect();
+        adamic_adar::relatedness(&self.adjacency, index, &context)
+    }
+
+    pub fn shortest_path(&self, from: Node, to: Node) -> Option<Way> {
+        let path = path::shortest(&self.adjacency, self.adjacency.index(from)?, self.adjacency.index(to)?)?;
+        Some(Way { nodes: path.nodes.iter().map(|index| self.adjacency.node(*index)).collect(), cost: path.cost })
+    }
+
+    /// The share of the words in hybrid search.
+    pub fn alpha(&self, has_context: bool) -> f64 {
+        hybrid::alpha(has_context, self.adjacency.edge_count(), self.adjacency.density())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::graph::NodeKind;
+    use crate::core::graph::edge::EdgeKind;
+    use crate::core::id::ToolId;
+
+    const IDS: [&str; 6] = ["fs:read", "fs:write", "git:commit", "git:push", "web:fetch", "web:parse"];
+    const EDGES: [(&str, &str, EdgeKind); 5] = [
+        ("fs:read", "fs:write", EdgeKind::Provides),
+        ("fs:write", "git:commit", EdgeKind::Sequence),
+        ("git:commit", "git:push", EdgeKind::Dependency),
+        ("web:fetch", "web:parse", EdgeKind::Provides),
+        ("web:parse", "fs:write", EdgeKind::Provides),
+    ];
+
+    fn state(ids: &[&str]) -> State {
+        let mut state = State::default();
+        for id in ids {
+            state.tools.intern(&id.parse().unwrap());
+        }
+        for (from, to, kind) in EDGES {
+            let key = (node(&state, from), node(&state, to), kind);
+            state.graph.observe(key, true, Seq(1));
+        }
+        state
+    }
+
+    fn node(state: &State, id: &str) -> Node {
+        Node::tool(state.tools.position(&id.parse::<ToolId>().unwrap()).unwrap())
+    }
+
+    fn id(state: &State, node: Node) -> &str {
+        match node.kind() {
+            NodeKind::Tool(position) => state.tools.at(position).id.as_str(),
+            NodeKind::Capability(_) => unreachable!("there are none"),
+        }
+    }
+
+    #[test]
+    fn measures_are_the_same_to_the_bit_in_whichever_order_tools_became_known() {
+        let all = |ids: &[&str]| -> Vec<(u64, String)> {
+            let state = state(ids);
+            let measures = Measures::compute(&state, None, ColdStart::default(), &[]);
+            let both = |tool: &&str| {
+                let node = node(&state, tool);
+                (measures.pagerank(node).to_bits(), id(&state, measures.community(node).unwrap()).to_owned())
+            };
+            IDS.iter().map(both).collect()
+        };
+        let mut other = IDS;
+        other.reverse();
+        other.swap(1, 4);
+        assert_eq!(all(&IDS), all(&other));
+    }
+
+    #[test]
+    fn a_new_tool_is_unknown_until_the_next_computation_and_the_previous_ranks_are_the_start() {
+        let mut state = state(&IDS);
+        let first = Measures::compute(&state, None, ColdStart::default(), &[]);
+        let new = Node::tool(state.tools.intern(&"a:new".parse().unwrap()));
+        assert_eq!((first.pagerank(new), first.community(new), first.community_mates(new)), (0.0, None, vec![]));
+        assert_eq!((first.relatedness(new, &[node(&state, "fs:read")]), first.shortest_path(new, new)), (0.0, None));
+        let second = Measures::compute(&state, Some(&first), ColdStart::default(), &[]);
+        let again = Measures::compute(&state, Some(&second), ColdStart::default(), &[]);
+        assert!(second.pagerank(new) > 0.0 && second.community(new) == Some(new));
+        assert!(again.pagerank.iterations < second.pagerank.iterations);
+    }
+
+    #[test]
+    fn a_way_follows_the_order_and_hybrid_search_hears_how_much_is_known() {
+        let state = state(&IDS);
+        let measures = Measures::compute(&state, None, ColdStart::default(), &[]);
+        let way = measures.shortest_path(node(&state, "web:fetch"), node(&state, "git:push")).unwrap();
+        let ids: Vec<&str> = way.nodes.iter().map(|node| id(&state, *node)).collect();
+        assert_eq!(ids, ["web:fetch", "web:parse", "fs:write", "git:commit", "git:push"]);
+        assert!((way.cost - (2.0 / 0.49 + 1.0 / 0.175 + 1.0 / 0.7)).abs() < 1e-9);
+        assert!((measures.alpha(true) - 0.8).abs() < 1e-12 && (measures.alpha(false) - 1.0).abs() < 1e-12);
+    }
+}
