@@ -48,9 +48,12 @@ pub struct ToolLine {
 #[derive(Clone, Deserialize, Serialize)]
 pub struct TraceLine {
     pub trace_id: String,
-    intent: String,
+    pub intent: String,
     steps: Vec<StepLine>,
     success: bool,
+    /// Which part of a cross-validation it belongs to, where a dataset has any.
+    #[serde(default, skip_serializing)]
+    pub fold: Option<u32>,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
@@ -165,6 +168,11 @@ impl TraceLine {
         let finished = ExecutionFinished { execution, success: self.success, error: None, code: None };
         events.push(record(&["finished", id], time.plus_micros(1), Event::ExecutionFinished(finished)));
         Ok(events)
+    }
+
+    /// The tools it calls, in order. `events` has checked that they are ids.
+    pub fn tools(&self) -> impl Iterator<Item = ToolId> {
+        self.steps.iter().filter_map(|step| step.tool_id.parse().ok())
     }
 
     /// The same trace under another name: the same procedure run once more.

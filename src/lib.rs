@@ -21,11 +21,13 @@ pub mod embed;
 pub mod log;
 
 pub mod actors;
+pub mod ask;
 pub mod publisher;
 pub mod runtime;
 
 pub mod bench;
 pub mod cli;
+pub mod eval;
 pub mod gateway;
 
 pub mod config;

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
+use crate::actors::embedding::{self, EmbeddingParts};
 use crate::actors::execution::{self, ExecutionParts};
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
+use crate::actors::index::{self, IndexParts, Indexed};
 use crate::actors::measures::{self, Measured, MeasuresParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
+use crate::ask::Asker;
 use crate::bus::{MemoryBus, SharedBus, Subjects};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -18,6 +21,7 @@ use crate::core::id::RecordId;
 use crate::core::intake::Limits;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
+use crate::embed::{self, EmbedError};
 use crate::log::{AppendError, OpenError, RedbLog, RedbOptions, SharedLog};
 use crate::metrics::Metrics;
 use crate::publisher::Publisher;
@@ -35,6 +39,8 @@ pub enum StartError {
     TemplateCycle(String),
     #[error("cannot record the workflow templates")]
     Append(#[from] AppendError),
+    #[error("the configured embedder cannot be used")]
+    Embed(#[from] EmbedError),
     #[error("the fold stopped while it was catching up with the log; the messages above say why")]
     Fold,
 }
@@ -44,6 +50,8 @@ pub struct Runtime {
     pub publisher: Publisher,
     pub views: Views,
     pub measures: Measured,
+    pub indexed: Indexed,
+    pub asker: Asker,
     pub log: SharedLog,
     pub dead: Arc<dyn DeadLetters>,
     pub bus: SharedBus,
@@ -79,11 +87,28 @@ impl Runtime {
         let (stop, stopping) = watch::channel(false);
         let (view_sender, views) = Views::channel();
         let (measures_sender, measures) = Measured::channel();
+        let (index_sender, indexed) = Indexed::channel();
+        let embedder = embed::open(&config.embedding)?;
+        let asker = Asker::new(indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
         let publisher = Publisher::new(publisher_address, Arc::clone(&limits));
         let arbiters: Vec<actix_rt::Arbiter> = (0..3).map(|_| actix_rt::Arbiter::new()).collect();
-        let mut runtime =
-            Self { publisher, views, measures, log, dead, bus, subjects, metrics, clock, stop, arbiters, ended: Vec::new() };
+        let mut runtime = Self {
+            publisher,
+            views,
+            measures,
+            indexed,
+            asker,
+            log,
+            dead,
+            bus,
+            subjects,
+            metrics,
+            clock,
+            stop,
+            arbiters,
+            ended: Vec::new(),
+        };
 
         let folding = GraphSyncParts {
             log: Arc::clone(&runtime.log),
@@ -124,7 +149,18 @@ impl Runtime {
         let views = runtime.views.clone();
         let measuring =
             MeasuresParts { views, measures: measures_sender, settings: config.graph.clone(), stop: stopping.clone() };
-        runtime.supervise("measures", 2, stopping, move || measures::run(measuring.clone()));
+        runtime.supervise("measures", 2, stopping.clone(), move || measures::run(measuring.clone()));
+        let embedding = EmbeddingParts {
+            log: Arc::clone(&runtime.log),
+            views: runtime.views.clone(),
+            clock: runtime.clock.clone(),
+            embedder,
+            stop: stopping.clone(),
+        };
+        runtime.supervise("embedding", 2, stopping.clone(), move || embedding::run(embedding.clone()));
+        let (views, clock) = (runtime.views.clone(), runtime.clock.clone());
+        let indexing = IndexParts { views, index: index_sender, clock, stop: stopping.clone() };
+        runtime.supervise("index", 2, stopping, move || index::run(indexing.clone()));
         Ok(runtime)
     }
 

@@ -15,6 +15,7 @@ use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::core::vectors::TextHash;
 
 /// Readers' side: the newest measures.
 #[derive(Clone)]
@@ -24,6 +25,11 @@ impl Measured {
     pub(crate) fn channel() -> (watch::Sender<Arc<Measures>>, Self) {
         let (sender, receiver) = watch::channel(Arc::default());
         (sender, Self(receiver))
+    }
+
+    /// Measures that never change.
+    pub(crate) fn fixed(measures: Measures) -> Self {
+        Self(watch::channel(Arc::new(measures)).1)
     }
 
     pub fn current(&self) -> Arc<Measures> {
@@ -55,7 +61,7 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
         tokio::select! {
             newer = parts.views.at_least(previous.at().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
-                let compute = move || Measures::compute(&view, Some(&previous), wanted, &vectors(&view));
+                let compute = move || Measures::compute(&view, Some(&previous), wanted, &tool_vectors(&view));
                 let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| Failure::Gone)?;
                 parts.measures.send_replace(Arc::new(measures));
             }
@@ -69,7 +75,11 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Vectors of the tools' texts by position. The state holds none, so no tools are found similar.
-fn vectors(_: &State) -> Vec<Option<&[f32]>> {
-    Vec::new()
+/// Vectors of the tools' texts by position.
+pub(crate) fn tool_vectors(view: &State) -> Vec<Option<&[f32]>> {
+    let vector = |position| {
+        let text = view.tools.at(position).text()?;
+        view.vectors.get(TextHash::of(&text)).map(|vector| &**vector)
+    };
+    (0..).take(view.tools.len()).map(vector).collect()
 }

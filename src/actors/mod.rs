@@ -5,14 +5,18 @@
 //! | [`execution`] | HTTP, the in-process client | `core::execution::admit` | what agents publish, dead letters |
 //! | [`trace`] | the log | `core::trace` | `trace.completed` |
 //! | [`graph_sync`] | the log | `core::state` | views for readers, `notify.*` on the bus |
+//! | [`embedding`] | views | `core::vectors` | `embedding.computed` |
+//! | [`index`] | views | `core::rank` | the index that questions are compared with |
 //! | [`measures`] | views | `core::graph::measures` | measures for readers |
 //!
 //! Each lives on an arbiter of its own. `follow` feeds an actor from the log, batch by batch, with back-pressure; `supervisor` builds
 //! it anew, from a view and the log, when it is gone. So no actor may hold anything that is not in the log.
 
+pub(crate) mod embedding;
 pub mod execution;
 mod follow;
 pub(crate) mod graph_sync;
+pub(crate) mod index;
 pub(crate) mod measures;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
@@ -20,6 +24,7 @@ pub(crate) mod trace;
 use actix::Message;
 
 use crate::core::event::Record;
+use crate::embed::EmbedError;
 use crate::log::{AppendError, ReadError};
 
 /// Records from the log, in order. An empty batch is a tick: nothing came for a while.
@@ -34,6 +39,8 @@ pub(crate) enum Failure {
     Gone,
     #[error("cannot append")]
     Append(#[from] AppendError),
+    #[error("cannot embed")]
+    Embed(#[source] EmbedError),
     #[error("cannot read")]
     Read(#[from] ReadError),
 }

@@ -18,7 +18,7 @@ use crate::core::id::{ExecutionId, RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::core::trace::{Executions, OpenExecution};
 use crate::failpoint;
-use crate::log::{AppendError, SharedLog};
+use crate::log::{AppendError, Appended, SharedLog};
 
 const SOURCE: &str = "pml/trace";
 /// Records handled between two looks at what is due.
@@ -98,7 +98,12 @@ impl Handler<Records> for Trace {
         }
         let traces = self.close_due(now);
         let log = Arc::clone(&self.log);
-        Box::pin(async move { if traces.is_empty() { Ok(()) } else { append_patiently(&log, traces).await } })
+        Box::pin(async move {
+            if !traces.is_empty() {
+                append_patiently(&log, traces).await?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -181,10 +186,10 @@ fn trace_record(execution: &ExecutionId, open: &OpenExecution) -> NewRecord {
 }
 
 /// A full queue is waited out; anything else ends this life of the actor, and the next one closes again under the same ids.
-async fn append_patiently(log: &SharedLog, facts: Vec<Arc<NewRecord>>) -> Result<(), Failure> {
+pub(super) async fn append_patiently(log: &SharedLog, facts: Vec<Arc<NewRecord>>) -> Result<Vec<Appended>, Failure> {
     loop {
         match log.append(facts.clone()).await {
-            Ok(_) => return Ok(()),
+            Ok(appended) => return Ok(appended),
             Err(AppendError::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
             Err(error) => return Err(error.into()),
         }

@@ -12,8 +12,10 @@
 mod bench;
 mod dead;
 mod demo;
+mod discover;
 mod doctor;
 mod embed;
+mod eval;
 mod import;
 mod key;
 mod log;
@@ -64,8 +66,12 @@ enum Command {
     Import(import::ImportArguments),
     /// Write tools and traces as a dataset directory
     Export(import::ExportArguments),
+    /// Which tool or capability fits an intent, and why
+    Discover(discover::Arguments),
     /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
     Related(related::Arguments),
+    /// Compare what pml answers with plain baselines, on traces it has not seen
+    Eval(eval::Arguments),
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
@@ -123,6 +129,8 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Publish(arguments) => publish::run(arguments, &config, output),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
+        Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
+        Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),

@@ -7,12 +7,12 @@ use super::output::Output;
 use super::remote::Remote;
 use super::source::Source;
 use super::{Outcome, Place};
+use crate::actors::measures::tool_vectors;
 use crate::config::Config;
 use crate::core::graph::Node;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
-use crate::core::id::{Callee, Seq};
-use crate::core::state::State;
+use crate::core::id::Callee;
 use crate::gateway::{RelatedDto, node};
 
 #[derive(Args)]
@@ -46,19 +46,13 @@ fn ask(remote: &Remote, arguments: &Arguments) -> anyhow::Result<Value> {
 
 /// The measures of a log that no server holds, by the same rules.
 async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> anyhow::Result<Value> {
-    let mut state = State::default();
-    source
-        .visit(Seq::ZERO, |record| {
-            state.apply(&record);
-            Ok(true)
-        })
-        .await?;
+    let state = source.state().await?;
     let find = |callee: &Callee| -> anyhow::Result<Node> {
         node(&state, callee).ok_or_else(|| anyhow::anyhow!("nothing is known about '{callee}'"))
     };
     let tool = find(&arguments.tool)?;
     let to = arguments.to.as_ref().map(find).transpose()?;
-    let measures = Measures::compute(&state, None, ColdStart::from(&config.graph), &[]);
+    let measures = Measures::compute(&state, None, ColdStart::from(&config.graph), &tool_vectors(&state));
     Ok(json!(RelatedDto::new(&state, &measures, tool, to, arguments.limit.into())))
 }
 

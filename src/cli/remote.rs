@@ -42,6 +42,14 @@ impl Remote {
         read_json(self.send_get(path, "application/json")?)
     }
 
+    /// Asks a question.
+    pub(super) fn ask(&self, path: &str, question: &Value) -> anyhow::Result<Value> {
+        let (status, answer) = self.post(path, "application/json", question.to_string().as_bytes())?;
+        let problem = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
+        anyhow::ensure!(status == 200, "the server answered {status}: {problem}");
+        Ok(answer)
+    }
+
     /// Posts a body and returns the answer's status and JSON; waits out back-pressure.
     pub(super) fn post(&self, path: &str, content_type: &str, body: &[u8]) -> anyhow::Result<(u16, Value)> {
         for _ in 0..RETRIES_MAX {

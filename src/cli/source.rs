@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
+use crate::core::state::State;
 use crate::log::{EventLog, RedbLog};
 use crate::runtime::open_log;
 
@@ -31,6 +32,17 @@ impl Source {
             Self::Directory(log) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),
         }
+    }
+
+    /// Everything folded.
+    pub(super) async fn state(&self) -> anyhow::Result<State> {
+        let mut state = State::default();
+        let fold = |record: Record| {
+            state.apply(&record);
+            Ok(true)
+        };
+        self.visit(Seq::ZERO, fold).await?;
+        Ok(state)
     }
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.

@@ -15,6 +15,7 @@ use super::event::{CapabilityDeclared, Json, TraceCompleted};
 use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
 use super::id::{CapabilityId, Seq};
+use super::text::described;
 pub use structure::Structure;
 
 /// Distinct intents kept per capability, the latest ones.
@@ -91,6 +92,12 @@ impl Capability {
     #[expect(clippy::cast_precision_loss, reason = "usage counts stay far below 2^52")]
     pub fn success_rate(&self) -> f64 {
         if self.usage == 0 { 1.0 } else { self.successes as f64 / self.usage as f64 }
+    }
+
+    /// What it is found by; `None` for a stub. Never the intents it was used for: those are memory, and a text made of them would
+    /// answer its own question.
+    pub fn text(&self) -> Option<String> {
+        (self.status != Status::Stub).then(|| described(&self.name, &self.description))
     }
 
     /// What is known about the `contains` edge to each member: it was seen whenever the capability ran.

@@ -4,7 +4,8 @@
 //! records always give the same state. serde appears in `event/` only, where bytes become facts.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
-//! are admitted), `trace` (how an execution becomes one trace), `graph` and `capability` (what traces teach), `state` (the fold).
+//! are admitted), `trace` (how an execution becomes one trace), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold),
+//! `rank` (answers).
 
 pub mod id;
 pub mod time;
@@ -19,8 +20,13 @@ pub mod trace;
 
 pub mod capability;
 pub mod graph;
+pub mod memory;
 pub mod template;
+pub mod text;
 pub mod tool;
+pub mod vectors;
 
 pub mod digest;
 pub mod state;
+
+pub mod rank;

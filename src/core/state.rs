@@ -7,16 +7,18 @@ mod learn;
 
 use imbl::OrdSet;
 
-use super::capability::{Capabilities, Status, Structure};
+use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
-use super::event::{CapabilityDeclared, Event, Kind, Record, TemplateLoaded};
+use super::event::{CapabilityDeclared, Event, Kind, Record, TemplateLoaded, ToolRegistered};
 use super::graph::edge::EdgeKind;
 use super::graph::transition::Transitions;
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
+use super::memory::Memory;
 use super::template::Templates;
-use super::tool::Tools;
+use super::tool::{Tool, Tools};
 use super::trace::Executions;
+use super::vectors::{TextHash, Vectors};
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct State {
     pub transitions: Transitions,
     pub capabilities: Capabilities,
     pub templates: Templates,
+    pub memory: Memory,
+    pub vectors: Vectors,
 }
 
 impl State {
@@ -58,24 +62,42 @@ impl State {
         self.late += u64::from(!in_time);
         let seq = record.seq;
         match &record.fact.event {
-            Event::ToolRegistered(registration) => self.tools.register(registration.clone()),
+            Event::ToolRegistered(registration) => self.register(registration),
             Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
+            Event::EmbeddingComputed(embedding) => self.vectors.learn(embedding),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`; the last three are kept for discovery, prediction and training, and
-            // nothing is derived from them yet.
+            // What happens in an execution is in `executions`; the last two are kept for prediction, and nothing is derived from
+            // them yet.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
             | Event::ExecutionFinished(_)
             | Event::FeedbackGiven(_)
-            | Event::EmbeddingComputed(_)
             | Event::PredictionServed(_) => {}
         }
         Vec::new()
+    }
+
+    fn register(&mut self, registration: &ToolRegistered) {
+        let before = self.tools.get(&registration.tool).and_then(Tool::text);
+        self.tools.register(registration.clone());
+        self.text_changed(before, self.tools.get(&registration.tool).and_then(Tool::text));
+    }
+
+    fn text_changed(&mut self, before: Option<String>, now: Option<String>) {
+        if before == now {
+            return;
+        }
+        if let Some(now) = now {
+            self.vectors.want(&now);
+        }
+        if let Some(before) = before {
+            self.vectors.release(TextHash::of(&before));
+        }
     }
 
     /// Declared structure: what it calls become members, its data flow between tools becomes template edges (option E of S2:
@@ -100,7 +122,9 @@ impl State {
                 }
             }
         }
+        let before = self.capabilities.get(id).and_then(Capability::text);
         self.capabilities.declare(id, structure, &calls, event, seq);
+        self.text_changed(before, self.capabilities.get(id).and_then(Capability::text));
     }
 
     fn load(&mut self, template: &TemplateLoaded) {
@@ -174,8 +198,16 @@ impl State {
         for id in &self.seen {
             writer.u128(id.to_bits());
         }
-        let parts: [&dyn Digestible; 6] =
-            [&self.tools, &self.executions, &self.graph, &self.transitions, &self.capabilities, &self.templates];
+        let parts: [&dyn Digestible; 8] = [
+            &self.tools,
+            &self.executions,
+            &self.graph,
+            &self.transitions,
+            &self.capabilities,
+            &self.templates,
+            &self.memory,
+            &self.vectors,
+        ];
         for part in parts {
             part.digest(&mut writer);
         }

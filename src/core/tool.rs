@@ -7,6 +7,7 @@ use imbl::{OrdMap, Vector};
 use super::digest::{Digestible, Writer};
 use super::event::{ToolRegistered, TraceStep};
 use super::id::ToolId;
+use super::text::described;
 use super::time::Timestamp;
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,11 @@ impl Tool {
     #[expect(clippy::cast_precision_loss, reason = "call counts stay far below 2^52")]
     pub fn success_rate(&self) -> f64 {
         if self.calls == 0 { 1.0 } else { self.successes as f64 / self.calls as f64 }
+    }
+
+    /// What it is found by; `None` for a stub.
+    pub fn text(&self) -> Option<String> {
+        self.registration.as_ref().map(|registration| described(&registration.name, &registration.description))
     }
 
     pub fn is_stub(&self) -> bool {

@@ -96,6 +96,7 @@ impl From<&TraceCompleted> for TraceLine {
                 })
                 .collect(),
             success: trace.success,
+            fold: None,
         }
     }
 }

@@ -68,9 +68,14 @@ pub enum EmbedError {
 /// The embedder that is configured, loaded and tried.
 pub fn open(config: &config::Embedding) -> Result<SharedEmbedder, EmbedError> {
     match config.embedder {
-        EmbedderKind::Static => Ok(Arc::new(StaticTable::builtin())),
+        EmbedderKind::Static => Ok(builtin()),
         EmbedderKind::Onnx => Ok(Arc::new(Onnx::open(config)?)),
     }
+}
+
+/// The one that is compiled in.
+pub fn builtin() -> SharedEmbedder {
+    Arc::new(StaticTable::builtin())
 }
 
 /// Brings a vector to length 1; the zero vector stays as it is.

@@ -8,6 +8,7 @@ use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde_json::json;
 
 use crate::actors::execution::PublishError;
+use crate::ask::AskError;
 use crate::config::Scope;
 use crate::log::ReadError;
 use crate::publisher::RedriveError;
@@ -37,6 +38,8 @@ pub(crate) enum ApiError {
     TooManyStreams { max: usize },
     #[error(transparent)]
     Publish(#[from] PublishError),
+    #[error(transparent)]
+    Ask(#[from] AskError),
     #[error("cannot read the log")]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -54,7 +57,7 @@ fn scope_name(scope: Scope) -> &'static str {
 impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
+            Self::BadRequest { .. } | Self::Ask(AskError::Invalid { .. }) => StatusCode::BAD_REQUEST,
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
@@ -63,7 +66,7 @@ impl ResponseError for ApiError {
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Publish(PublishError::Unknown) | Self::Redrive(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Read(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Read(_) | Self::Ask(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

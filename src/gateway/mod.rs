@@ -1,6 +1,7 @@
 //! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the routes.
 //! Readers are answered from the newest view and never wait for an actor.
 
+mod ask;
 mod auth;
 mod dead;
 mod dto;
@@ -20,6 +21,7 @@ use actix_web::{App, HttpServer, web};
 
 use crate::actors::graph_sync::Views;
 use crate::actors::measures::Measured;
+use crate::ask::Asker;
 use crate::clock::Clock;
 use crate::config;
 use crate::dead::DeadLetters;
@@ -40,6 +42,7 @@ pub(crate) struct Gateway {
     publisher: Publisher,
     views: Views,
     measures: Measured,
+    asker: Asker,
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
     metrics: Arc<Metrics>,
@@ -53,6 +56,7 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
         publisher: runtime.publisher.clone(),
         views: runtime.views.clone(),
         measures: runtime.measures.clone(),
+        asker: runtime.asker.clone(),
         log: Arc::clone(&runtime.log),
         dead: Arc::clone(&runtime.dead),
         metrics: Arc::clone(&runtime.metrics),
@@ -85,6 +89,9 @@ fn routes(app: &mut web::ServiceConfig) {
     .route("/v1/capabilities", web::get().to(read::capabilities))
     .route("/v1/graph", web::get().to(read::graph))
     .route("/v1/related", web::get().to(related::related))
+    .route("/v1/discover", web::post().to(ask::discover))
+    .route("/v1/search_tools", web::post().to(ask::search_tools))
+    .route("/v1/search_capabilities", web::post().to(ask::search_capabilities))
     .route("/v1/traces/{execution}", web::get().to(read::trace))
     .route("/v1/state", web::get().to(read::state))
     .route("/v1/dead", web::get().to(dead::list))

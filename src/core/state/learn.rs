@@ -1,11 +1,14 @@
 //! What one trace teaches: use of tools, edges, transitions, a capability (ALGORITHMS 4 and 11).
 
 use super::{Notice, State};
-use crate::core::capability::Structure;
+use crate::core::capability::{Capability, Structure};
 use crate::core::event::TraceCompleted;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::id::{Callee, Seq};
+use crate::core::id::{Callee, CapabilityId, Seq};
+use crate::core::memory::Noted;
+use crate::core::text::clauses;
+use crate::core::vectors::TextHash;
 
 impl State {
     pub(super) fn learn(&mut self, trace: &TraceCompleted, seq: Seq) -> Vec<Notice> {
@@ -22,11 +25,41 @@ impl State {
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
             let canonical = Structure::canonical(&callees, &flow);
+            let id = canonical.0;
             if let Some(capability) = self.capabilities.observe_run(canonical, &calls, trace, seq) {
+                self.text_changed(None, self.capabilities.get(id).and_then(Capability::text));
                 notices.push(Notice::CapabilityLearned { capability });
             }
+            self.remember(trace, &calls, id);
         }
         notices
+    }
+
+    /// The intent, with the calls that succeeded and, if all went well, the capability.
+    fn remember(&mut self, trace: &TraceCompleted, calls: &[Node], capability: CapabilityId) {
+        let intent = trace.intent.trim();
+        if intent.is_empty() {
+            return;
+        }
+        let succeeded = trace.steps.iter().zip(calls).filter(|(step, _)| step.success).map(|(_, call)| *call);
+        let capability = self.capabilities.position(capability).filter(|_| trace.success).map(Node::capability);
+        let mut nodes: Vec<Node> = succeeded.chain(capability).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let noted = self.memory.observe(intent, TextHash::of(intent), &nodes);
+        if noted == Noted::Again {
+            return;
+        }
+        self.vectors.want(intent);
+        for clause in clauses(intent) {
+            self.vectors.want(clause);
+        }
+        if let Noted::Instead(gone) = noted {
+            self.vectors.release(TextHash::of(&gone));
+            for clause in clauses(&gone) {
+                self.vectors.release(TextHash::of(clause));
+            }
+        }
     }
 
     fn count_calls(&mut self, trace: &TraceCompleted, calls: &[Node], seq: Seq) {

@@ -1,0 +1,215 @@
+//! Answers as they go over the wire (S4 AC4).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{is_offered, only_name};
+use crate::core::event::Json;
+use crate::core::graph::measures::Measures;
+use crate::core::graph::{Node, NodeKind};
+use crate::core::rank::discover::{Found, Hit, Only};
+use crate::core::rank::search::{FoundTools, ToolHit};
+use crate::core::state::State;
+
+#[derive(Serialize)]
+pub struct DiscoverAnswer {
+    results: Vec<ItemDto>,
+    meta: MetaDto,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deprecated: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct MetaDto {
+    query: String,
+    filter_type: &'static str,
+    /// How many passed the filter; `returned_count` of them are here.
+    total_found: usize,
+    returned_count: usize,
+    tools_count: usize,
+    capabilities_count: usize,
+    /// The last record the answer rests on.
+    based_on_seq: u64,
+}
+
+#[derive(Serialize)]
+struct ItemDto {
+    r#type: &'static str,
+    id: String,
+    name: String,
+    description: String,
+    score: f64,
+    /// What made the score; the values add up to it.
+    signals: BTreeMap<&'static str, f64>,
+    semantic_score: f64,
+    success_rate: f64,
+    usage_count: u64,
+    /// The nearest past intent that succeeded with this item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    similar_intent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    related_tools: Option<Vec<RelatedToolDto>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_snippet: Option<String>,
+    /// What a capability calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct RelatedToolDto {
+    tool_id: String,
+    relation: &'static str,
+    score: f64,
+}
+
+impl DiscoverAnswer {
+    pub(super) fn new(state: &State, query: &str, only: Only, found: &Found, measures: Option<&Measures>) -> Self {
+        let results: Vec<ItemDto> = found.hits.iter().map(|hit| ItemDto::new(state, hit, measures)).collect();
+        let meta = MetaDto {
+            query: query.to_owned(),
+            filter_type: only_name(only),
+            total_found: found.tools + found.capabilities,
+            returned_count: results.len(),
+            tools_count: found.tools,
+            capabilities_count: found.capabilities,
+            based_on_seq: state.applied().0,
+        };
+        Self { results, meta, deprecated: None }
+    }
+
+    pub(super) fn deprecated(self, instead: &'static str) -> Self {
+        Self { deprecated: Some(instead), ..self }
+    }
+}
+
+impl ItemDto {
+    fn new(state: &State, hit: &Hit, measures: Option<&Measures>) -> Self {
+        let mut item = Self {
+            r#type: "tool",
+            id: String::new(),
+            name: String::new(),
+            description: String::new(),
+            score: hit.score,
+            signals: hit.signals().into_iter().collect(),
+            semantic_score: hit.semantic,
+            success_rate: hit.success_rate,
+            usage_count: 0,
+            similar_intent: hit.like.clone(),
+            server_id: None,
+            input_schema: None,
+            related_tools: None,
+            code_snippet: None,
+            tools: None,
+        };
+        match hit.node.kind() {
+            NodeKind::Tool(position) => item.describe_tool(state, position, measures),
+            NodeKind::Capability(position) => item.describe_capability(state, position),
+        }
+        item
+    }
+
+    fn describe_tool(&mut self, state: &State, position: u32, measures: Option<&Measures>) {
+        let tool = state.tools.at(position);
+        self.id = tool.id.to_string();
+        self.server_id = Some(tool.id.server().to_owned());
+        tool.id.name().clone_into(&mut self.name);
+        self.usage_count = tool.calls;
+        if let Some(registration) = &tool.registration {
+            self.description.clone_from(&registration.description);
+            self.input_schema = registration.input_schema.as_ref().map(parsed);
+        }
+        self.related_tools = measures.map(|measures| related(state, measures, Node::tool(position)));
+    }
+
+    fn describe_capability(&mut self, state: &State, position: u32) {
+        let capability = state.capabilities.at(position);
+        self.r#type = "capability";
+        self.id = capability.id.to_string();
+        self.name.clone_from(&capability.name);
+        self.description.clone_from(&capability.description);
+        self.usage_count = capability.usage;
+        self.code_snippet.clone_from(&capability.code);
+        self.input_schema = capability.parameters_schema.as_ref().map(parsed);
+        self.tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
+    }
+}
+
+/// Kept as text in the state; it was JSON when it came in.
+fn parsed(json: &Json) -> Value {
+    serde_json::from_str(json.as_str()).unwrap_or(Value::Null)
+}
+
+fn related(state: &State, measures: &Measures, node: Node) -> Vec<RelatedToolDto> {
+    let related = measures.related_tools(node, |node| is_offered(state, node));
+    let dto = related.into_iter().map(|related| RelatedToolDto {
+        tool_id: state.callee(related.tool).to_string(),
+        relation: related.relation.name(),
+        score: related.score,
+    });
+    dto.collect()
+}
+
+#[derive(Serialize)]
+pub struct SearchToolsAnswer {
+    tools: Vec<ToolDto>,
+    meta: SearchMetaDto,
+    deprecated: &'static str,
+}
+
+#[derive(Serialize)]
+struct SearchMetaDto {
+    query: String,
+    /// How much the text counted; the rest is nearness to the tools in use.
+    alpha: f64,
+    total_found: usize,
+    returned_count: usize,
+    based_on_seq: u64,
+}
+
+#[derive(Serialize)]
+struct ToolDto {
+    tool_id: String,
+    server_id: String,
+    description: String,
+    score: f64,
+    semantic_score: f64,
+    graph_score: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    related_tools: Option<Vec<RelatedToolDto>>,
+}
+
+impl SearchToolsAnswer {
+    pub(super) fn new(state: &State, query: &str, found: &FoundTools, measures: &Measures, with_related: bool) -> Self {
+        let tool = |ToolHit { hit, graph, score }: &ToolHit| {
+            let item = ItemDto::new(state, hit, with_related.then_some(measures));
+            ToolDto {
+                tool_id: item.id,
+                server_id: item.server_id.unwrap_or_default(),
+                description: item.description,
+                score: *score,
+                semantic_score: hit.semantic,
+                graph_score: *graph,
+                input_schema: item.input_schema,
+                related_tools: item.related_tools,
+            }
+        };
+        let tools: Vec<ToolDto> = found.hits.iter().map(tool).collect();
+        let meta = SearchMetaDto {
+            query: query.to_owned(),
+            alpha: found.alpha,
+            total_found: found.total,
+            returned_count: tools.len(),
+            based_on_seq: state.applied().0,
+        };
+        Self { tools, meta, deprecated: "use discover" }
+    }
+}

@@ -1,0 +1,140 @@
+//! `pml eval`: how good the answers are, next to plain baselines, on traces pml has not seen.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::embed::Choice;
+use super::import::{events_of, publish_all};
+use super::output::Output;
+use super::scratch::Scratch;
+use super::{Failure, Outcome};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::rank::Index;
+use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
+use crate::embed;
+use crate::eval::metrics::Discover;
+use crate::eval::rankers::Ranker;
+use crate::eval::{Split, discover, mean};
+use crate::runtime::Runtime;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Directory with tools.jsonl and traces
+    directory: PathBuf,
+    /// Traces to learn from
+    #[arg(long, default_value = TRAIN, value_name = "FILE")]
+    train: String,
+    /// Traces to be asked about
+    #[arg(long, default_value = TEST, value_name = "FILE")]
+    test: String,
+    /// Instead: cross-validate over the traces of this file by their field `fold`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
+    folds: Option<String>,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
+    let Arguments { directory, train, test, folds, choice } = arguments;
+    choice.apply(&mut config);
+    let clock = Clock::system();
+    let began = clock.now();
+    let load = |file: &str| -> anyhow::Result<Vec<TraceLine>> { Ok(Dataset::load(&directory, file, clock.now())?.traces) };
+    let splits = match &folds {
+        Some(file) => Split::folds(&load(file)?),
+        None => vec![Split { train: load(&train)?, test: load(&test)? }],
+    };
+    if splits.is_empty() {
+        return Err(anyhow::anyhow!("no trace of {} has a field `fold`", folds.unwrap_or_default()).into());
+    }
+    let embedder = embed::open(&config.embedding)?;
+    let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
+    let (mut scores, mut learn_ms, mut answer_ms) = (Vec::new(), 0, 0);
+    for split in &splits {
+        let start = clock.now();
+        let index = learn(&config, &directory, split.train.clone(), &clock).await?;
+        let learnt = clock.now();
+        scores.push(discover(&index, &*embedder, &split.test)?);
+        learn_ms += learnt.millis_since(start);
+        answer_ms += clock.now().millis_since(learnt);
+        bar.inc(split.train.len() as u64);
+    }
+    bar.finish_and_clear();
+    let report = Report {
+        dataset: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        model: embedder.model().to_string(),
+        tools: Dataset::load(&directory, folds.as_deref().unwrap_or(&train), clock.now())?.tools.len(),
+        train: splits.iter().map(|split| split.train.len()).sum::<usize>() / splits.len(),
+        rankers: mean(&scores),
+        seconds: [("learn", learn_ms), ("answer", answer_ms), ("all", clock.now().millis_since(began))],
+    };
+    output.json(&report.json());
+    report.print(output);
+    Ok(0)
+}
+
+/// The ordinary way: events published to a pml of its own, and what that knows when everything is learnt.
+async fn learn(config: &Config, directory: &Path, train: Vec<TraceLine>, clock: &Clock) -> Result<Arc<Index>, Failure> {
+    let scratch = Scratch::new("eval")?;
+    let config = Config { data_dir: scratch.path().to_owned(), ..config.clone() };
+    let tools = Dataset::load(directory, TRAIN, clock.now())?.tools;
+    let runtime = Runtime::start(&config, clock.clone()).await?;
+    let tally = publish_all(&runtime.publisher, events_of(Dataset { tools, traces: train }, clock), |_| ()).await?;
+    if let Some(first) = tally.refused.first() {
+        return Err(anyhow::anyhow!("{} events were refused, the first: {first}", tally.refused.len()).into());
+    }
+    let settled = runtime.settled().await;
+    let index = runtime.indexed.complete(settled.applied()).await;
+    runtime.stop().await;
+    Ok(index.ok_or_else(|| anyhow::anyhow!("learning stopped; the messages above say why"))?)
+}
+
+struct Report {
+    dataset: String,
+    model: String,
+    tools: usize,
+    train: usize,
+    rankers: BTreeMap<&'static str, Discover>,
+    seconds: [(&'static str, u64); 3],
+}
+
+impl Report {
+    fn tests(&self) -> usize {
+        self.rankers.values().map(|discover| discover.n).max().unwrap_or(0)
+    }
+
+    fn json(&self) -> Value {
+        let rankers: Value =
+            self.rankers.iter().map(|(name, discover)| ((*name).to_owned(), json!({"discover": discover}))).collect();
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
+        let seconds: Value = self.seconds.iter().map(|(what, ms)| ((*what).to_owned(), json!(*ms as f64 / 1000.0))).collect();
+        json!({
+            "dataset": self.dataset, "model": self.model, "n_tools": self.tools, "n_train": self.train, "n_test": self.tests(),
+            "rankers": rankers, "seconds": seconds,
+        })
+    }
+
+    fn print(&self, output: &Output) {
+        output.say(format!(
+            "{}: {} tools, learnt from {} traces, asked about {} others; vectors by {}",
+            self.dataset,
+            self.tools,
+            self.train,
+            self.tests(),
+            self.model
+        ));
+        let percent = |value: f64| format!("{:.1}", value * 100.0);
+        let row = |ranker: &Ranker| {
+            let found = self.rankers.get(ranker.name())?;
+            let values = [found.hit1, found.recall5, found.recall10, found.mrr, found.ndcg5].map(percent);
+            Some([ranker.name().to_owned()].into_iter().chain(values).collect())
+        };
+        let header = ["discover, in %", "hit@1", "recall@5", "recall@10", "MRR", "NDCG@5"];
+        output.table(&header, Ranker::ALL.iter().filter_map(row).collect::<Vec<_>>());
+    }
+}

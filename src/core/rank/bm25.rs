@@ -1,0 +1,114 @@
+//! BM25 over the texts of the items (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009). A document is replaced in
+//! O(its words); a question costs O(postings of its words).
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::core::text::words;
+
+/// Saturation of repeated words and weight of the document's length: the usual values.
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+
+#[derive(Clone, Debug, Default)]
+pub struct Bm25 {
+    /// Word -> documents that have it, with how often. Looked up, never walked, so that its order does not matter.
+    postings: HashMap<String, Vec<(u32, u32)>>,
+    /// Words per document; 0 for none.
+    lengths: Vec<u32>,
+    length_total: u64,
+    documents: u32,
+}
+
+impl Bm25 {
+    /// Puts `text` in place of what document `document` said before, if anything (`before`).
+    pub fn replace(&mut self, document: u32, before: Option<&str>, text: Option<&str>) {
+        if self.lengths.len() <= document as usize {
+            self.lengths.resize(document as usize + 1, 0);
+        }
+        if let Some(before) = before {
+            for word in words(before).into_iter().collect::<BTreeSet<_>>() {
+                if let Some(documents) = self.postings.get_mut(&word) {
+                    documents.retain(|(other, _)| *other != document);
+                }
+            }
+            self.length_total -= u64::from(self.lengths[document as usize]);
+            self.lengths[document as usize] = 0;
+            self.documents -= 1;
+        }
+        let Some(text) = text else { return };
+        let words = words(text);
+        let length = u32::try_from(words.len()).unwrap_or(u32::MAX);
+        for word in words {
+            let documents = self.postings.entry(word).or_default();
+            match documents.iter_mut().rev().find(|(other, _)| *other == document) {
+                Some((_, times)) => *times += 1,
+                None => documents.push((document, 1)),
+            }
+        }
+        self.lengths[document as usize] = length;
+        self.length_total += u64::from(length);
+        self.documents += 1;
+    }
+
+    /// Scores by document, the best one 1; all 0 if no word is known.
+    #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
+    pub fn scores(&self, question: &str) -> Vec<f32> {
+        let mut scores = vec![0.0_f32; self.lengths.len()];
+        let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
+        // In the order of the words: float sums depend on it.
+        for word in words(question).into_iter().collect::<BTreeSet<_>>() {
+            let Some(documents) = self.postings.get(&word).filter(|documents| !documents.is_empty()) else { continue };
+            let having = documents.len() as f32;
+            let rarity = (1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5)).ln();
+            for &(document, times) in documents {
+                let length = self.lengths[document as usize] as f32 / mean;
+                let times = times as f32;
+                scores[document as usize] += rarity * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length));
+            }
+        }
+        let best = scores.iter().copied().fold(0.0, f32::max);
+        if best > 0.0 {
+            for score in &mut scores {
+                *score /= best;
+            }
+        }
+        scores
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(texts: &[&str]) -> Bm25 {
+        let mut index = Bm25::default();
+        for (document, text) in (0..).zip(texts) {
+            index.replace(document, None, Some(text));
+        }
+        index
+    }
+
+    /// Numbers by hand: three documents of lengths 2, 1, 3; `cat` is in two of them.
+    #[test]
+    fn scores_follow_the_formula() {
+        let index = index(&["cat dog", "cat", "bird fish cow"]);
+        let rarity = (1.0_f32 + (3.0 - 2.0 + 0.5) / 2.5).ln();
+        let score = |length: f32| rarity * 2.2 / (1.0 + 1.2 * (0.25 + 0.75 * length / 2.0));
+        let scores = index.scores("the cats");
+        assert!((scores[1] - 1.0).abs() < 1e-6);
+        assert!((scores[0] - score(2.0) / score(1.0)).abs() < 1e-6);
+        assert!(scores[2].abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_replaced_document_leaves_nothing_behind() {
+        let mut changed = index(&["cat dog dog", "cat"]);
+        changed.replace(0, Some("cat dog dog"), Some("bird"));
+        let fresh = index(&["bird", "cat"]);
+        for question in ["cat", "dog", "bird"] {
+            assert_eq!(changed.scores(question), fresh.scores(question), "{question}");
+        }
+        changed.replace(1, Some("cat"), None);
+        assert_eq!(changed.scores("cat"), [0.0, 0.0]);
+    }
+}

@@ -1,0 +1,179 @@
+//! How much to trust each signal: fitted to the past intents, each asked as if it had never been seen.
+//!
+//! For every gold tool of a past intent, a softmax over that tool and the others that were wrong; the loss is its negative logarithm
+//! and the weights minimise the mean loss plus a pull towards the prior. Only the strongest wrong answers of every signal are kept:
+//! the rest add nothing to the sum. Adam with a fixed number of steps from the prior, in a fixed order: the same state gives the same
+//! weights.
+
+use super::blend::{PRIOR, SIGNALS, Weights};
+use super::index::Index;
+use super::signals::Signals;
+use super::{Clause, Question};
+use crate::core::graph::NodeKind;
+use crate::core::text::clauses;
+
+/// Past intents asked, evenly spaced, and how many there must be.
+const EXAMPLES_MAX: usize = 400;
+const EXAMPLES_MIN: usize = 20;
+/// Wrong answers kept per signal and example.
+const STRONGEST: usize = 24;
+const STEPS: i32 = 250;
+const RATE: f64 = 0.3;
+/// Pull towards the prior.
+const PULL: f64 = 1e-3;
+const MOMENTS: (f64, f64) = (0.9, 0.99);
+
+/// Fresh and known weights in one vector.
+const PARAMETERS: usize = 2 * SIGNALS;
+type Features = [f64; PARAMETERS];
+
+/// One past intent: the features of what was right and of what was not.
+struct Example {
+    right: Vec<Features>,
+    wrong: Vec<Features>,
+}
+
+/// The weights that answer the past best; the prior while there is too little of it.
+pub(super) fn calibrate(index: &Index) -> Weights {
+    let entries = index.recall().len();
+    let step = entries.div_ceil(EXAMPLES_MAX).max(1);
+    let examples: Vec<Example> = (0..entries).step_by(step).filter_map(|entry| example(index, entry)).collect();
+    if examples.len() < EXAMPLES_MIN { Weights::default() } else { fit(&examples) }
+}
+
+fn example(index: &Index, entry: usize) -> Option<Example> {
+    let signals = Signals::of(index, &question(index, entry), Some(entry));
+    let documents = index.documents();
+    let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
+    let used = &index.recall().entry(entry).used;
+    let mut right: Vec<usize> = used.iter().filter_map(|(node, _)| documents.slot(*node)).filter(is_tool).collect();
+    right.sort_unstable();
+    let mut slots: Vec<usize> = (0..signals.len()).filter(is_tool).filter(|slot| right.binary_search(slot).is_err()).collect();
+    let mut wrong = Vec::new();
+    for signal in 0..SIGNALS {
+        let stronger = |a: &usize, b: &usize| signals.at(*b)[signal].total_cmp(&signals.at(*a)[signal]).then(a.cmp(b));
+        if slots.len() > STRONGEST {
+            slots.select_nth_unstable_by(STRONGEST, stronger);
+        }
+        wrong.extend(slots.iter().take(STRONGEST).copied());
+    }
+    wrong.sort_unstable();
+    wrong.dedup();
+    let features = |slots: Vec<usize>| slots.into_iter().map(|slot| features(&signals, slot)).collect();
+    (!right.is_empty() && !wrong.is_empty()).then(|| Example { right: features(right), wrong: features(wrong) })
+}
+
+/// A past intent as a question, with the vectors it already has.
+fn question(index: &Index, entry: usize) -> Question {
+    let recall = index.recall();
+    let present = |vector: &[f32]| vector.iter().any(|value| *value != 0.0).then(|| vector.to_vec());
+    let intent = recall.entry(entry).intent.to_string();
+    let texts: Vec<String> = clauses(&intent).into_iter().map(str::to_owned).collect();
+    let vectors = recall.clause_vectors(entry).map(present);
+    let clauses = texts.into_iter().zip(vectors).map(|(text, vector)| Clause { text, vector }).collect();
+    Question { vector: present(recall.vector(entry)), clauses, intent }
+}
+
+fn features(signals: &Signals, slot: usize) -> Features {
+    let confidence = f64::from(signals.confidence);
+    let mut features = [0.0; PARAMETERS];
+    for (signal, value) in signals.at(slot).iter().enumerate() {
+        features[signal] = (1.0 - confidence) * f64::from(*value);
+        features[SIGNALS + signal] = confidence * f64::from(*value);
+    }
+    features
+}
+
+fn fit(examples: &[Example]) -> Weights {
+    let prior: Features = std::array::from_fn(|at| PRIOR[at % SIGNALS]);
+    let mut weights = prior;
+    let (mut mean, mut square) = ([0.0; PARAMETERS], [0.0; PARAMETERS]);
+    for step in 1..=STEPS {
+        let mut gradient = [0.0; PARAMETERS];
+        for example in examples {
+            add_gradient(example, &weights, &mut gradient);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "at most EXAMPLES_MAX")]
+        let count = examples.len() as f64;
+        for at in 0..PARAMETERS {
+            let slope = gradient[at] / count + PULL * (weights[at] - prior[at]);
+            mean[at] = MOMENTS.0 * mean[at] + (1.0 - MOMENTS.0) * slope;
+            square[at] = MOMENTS.1 * square[at] + (1.0 - MOMENTS.1) * slope * slope;
+            let (mean, square) = (mean[at] / (1.0 - MOMENTS.0.powi(step)), square[at] / (1.0 - MOMENTS.1.powi(step)));
+            // A signal may count for nothing, never against: more of it must not make an item worse.
+            weights[at] = (weights[at] - RATE * mean / (square.sqrt() + 1e-8)).max(0.0);
+        }
+    }
+    let part = |from: usize| std::array::from_fn(|signal| weights[from + signal]);
+    Weights { fresh: part(0), known: part(SIGNALS) }
+}
+
+/// Adds the gradient of the mean over the right ones of -ln(e^right / (e^right + sum of e^wrong)).
+fn add_gradient(example: &Example, weights: &Features, gradient: &mut Features) {
+    let score = |features: &Features| features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum::<f64>();
+    let right: Vec<f64> = example.right.iter().map(score).collect();
+    let wrong: Vec<f64> = example.wrong.iter().map(score).collect();
+    let top = right.iter().chain(&wrong).copied().fold(f64::MIN, f64::max);
+    let wrong: Vec<f64> = wrong.iter().map(|score| (score - top).exp()).collect();
+    let wrong_total: f64 = wrong.iter().sum();
+    #[expect(clippy::cast_precision_loss, reason = "a handful")]
+    let share = 1.0 / right.len() as f64;
+    let mut pressure = 0.0;
+    for (features, score) in example.right.iter().zip(&right) {
+        let own = (score - top).exp();
+        let missing = wrong_total / (own + wrong_total);
+        pressure += share / (own + wrong_total);
+        for (slope, feature) in gradient.iter_mut().zip(features) {
+            *slope -= share * missing * feature;
+        }
+    }
+    for (features, weight) in example.wrong.iter().zip(&wrong) {
+        for (slope, feature) in gradient.iter_mut().zip(features) {
+            *slope += pressure * weight * feature;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(example: &Example, weights: &Features) -> f64 {
+        let score = |features: &Features| features.iter().zip(weights).map(|(f, w)| f * w).sum::<f64>().exp();
+        let wrong: f64 = example.wrong.iter().map(score).sum();
+        let losses: Vec<f64> = example.right.iter().map(|right| -(score(right) / (score(right) + wrong)).ln()).collect();
+        losses.iter().sum::<f64>() / losses.len() as f64
+    }
+
+    fn sample(seed: u32) -> Example {
+        let value =
+            |at: u32| f64::from(seed.wrapping_mul(747_796_405).wrapping_add(at.wrapping_mul(2_891_336_453)) >> 16) / 65_536.0;
+        let features = |from: u32| std::array::from_fn(|at| value(from + u32::try_from(at).unwrap()));
+        Example { right: vec![features(0), features(100)], wrong: (2..8).map(|row| features(row * 100)).collect() }
+    }
+
+    #[test]
+    fn the_gradient_is_the_slope_of_the_loss() {
+        let example = sample(7);
+        let weights: Features = std::array::from_fn(|at| 0.3 + 0.1 * at as f64);
+        let mut gradient = [0.0; PARAMETERS];
+        add_gradient(&example, &weights, &mut gradient);
+        for at in 0..PARAMETERS {
+            let (mut more, mut less) = (weights, weights);
+            more[at] += 1e-5;
+            less[at] -= 1e-5;
+            let slope = (loss(&example, &more) - loss(&example, &less)) / 2e-5;
+            assert!((gradient[at] - slope).abs() < 1e-7, "{at}: {} and {slope}", gradient[at]);
+        }
+    }
+
+    #[test]
+    fn fitting_trusts_the_signal_that_was_right() {
+        let right: Features = std::array::from_fn(|at| if at == 0 { 1.0 } else { 0.2 });
+        let wrong: Features = std::array::from_fn(|at| if at == 1 { 1.0 } else { 0.2 });
+        let examples: Vec<Example> = (0..30).map(|_| Example { right: vec![right], wrong: vec![wrong; 5] }).collect();
+        let weights = fit(&examples);
+        assert!(weights.fresh[0] > PRIOR[0] && weights.fresh[1] < PRIOR[1], "{weights:?}");
+        assert!(weights.fresh.iter().chain(&weights.known).all(|weight| *weight >= 0.0));
+    }
+}

@@ -1,0 +1,129 @@
+//! What can be found: every tool and capability has a slot, given in the order they appear and never taken back.
+
+use std::sync::Arc;
+
+use super::bm25::Bm25;
+use super::rows::Rows;
+use crate::core::capability::Capability;
+use crate::core::graph::Node;
+use crate::core::state::State;
+use crate::core::tool::Tool;
+use crate::core::vectors::TextHash;
+
+/// The text of a slot, and whether its vector stands in the rows.
+#[derive(Clone, Debug)]
+struct Text {
+    text: Arc<str>,
+    hash: TextHash,
+    has_vector: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    nodes: Vec<Node>,
+    texts: Vec<Option<Text>>,
+    /// Slots of tools and of capabilities, by position.
+    tools: Vec<u32>,
+    capabilities: Vec<u32>,
+    words: Arc<Bm25>,
+    vectors: Rows,
+}
+
+impl Documents {
+    /// Takes over what changed. O(items), and O(words) for those whose text changed.
+    pub(super) fn update(&mut self, state: &State, dim: usize, model_changed: bool) {
+        if model_changed {
+            self.vectors = Rows::new(dim);
+            for text in &mut self.texts {
+                self.vectors.push_empty();
+                if let Some(text) = text {
+                    text.has_vector = false;
+                }
+            }
+        }
+        for position in self.tools.len()..state.tools.len() {
+            let position = u32::try_from(position).expect("fewer than 2^32 tools");
+            let slot = self.add(Node::tool(position));
+            self.tools.push(slot);
+        }
+        for position in self.capabilities.len()..state.capabilities.len() {
+            let position = u32::try_from(position).expect("fewer than 2^32 capabilities");
+            let slot = self.add(Node::capability(position));
+            self.capabilities.push(slot);
+        }
+        for position in 0..self.tools.len() {
+            let tool = state.tools.at(u32::try_from(position).expect("as above"));
+            self.set_text(self.tools[position], Some(tool).filter(|tool| !tool.removed).and_then(Tool::text));
+        }
+        for position in 0..self.capabilities.len() {
+            let capability = state.capabilities.at(u32::try_from(position).expect("as above"));
+            self.set_text(self.capabilities[position], Capability::text(capability));
+        }
+        self.fill(state);
+    }
+
+    fn add(&mut self, node: Node) -> u32 {
+        let slot = u32::try_from(self.nodes.len()).expect("fewer than 2^32 items");
+        self.nodes.push(node);
+        self.texts.push(None);
+        self.vectors.push_empty();
+        slot
+    }
+
+    fn set_text(&mut self, slot: u32, text: Option<String>) {
+        let known = &mut self.texts[slot as usize];
+        if known.as_ref().map(|known| &*known.text) == text.as_deref() {
+            return;
+        }
+        let before = known.take();
+        Arc::make_mut(&mut self.words).replace(slot, before.as_ref().map(|before| &*before.text), text.as_deref());
+        if before.is_some_and(|before| before.has_vector) {
+            self.vectors.clear(slot as usize);
+        }
+        *known = text.map(|text| Text { hash: TextHash::of(&text), text: text.into(), has_vector: false });
+    }
+
+    fn fill(&mut self, state: &State) {
+        for (slot, text) in self.texts.iter_mut().enumerate() {
+            if let Some(text) = text.as_mut().filter(|text| !text.has_vector)
+                && let Some(vector) = state.vectors.get(text.hash)
+            {
+                self.vectors.set(slot, vector);
+                text.has_vector = true;
+            }
+        }
+    }
+
+    pub fn node(&self, slot: usize) -> Node {
+        self.nodes[slot]
+    }
+
+    /// The slot of a node; `None` if it came after the index was made.
+    pub fn slot(&self, node: Node) -> Option<usize> {
+        use crate::core::graph::NodeKind::{Capability, Tool};
+        let slot = match node.kind() {
+            Tool(position) => self.tools.get(position as usize),
+            Capability(position) => self.capabilities.get(position as usize),
+        };
+        slot.map(|slot| *slot as usize)
+    }
+
+    /// By slot: words in common with a question, the best 1.
+    pub fn words(&self, question: &str) -> Vec<f32> {
+        self.words.scores(question)
+    }
+
+    /// By slot: the cosine with a vector of the index's model.
+    pub fn cosines(&self, vector: &[f32]) -> Vec<f32> {
+        self.vectors.products(vector)
+    }
+
+    /// How many slots there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}

@@ -1,0 +1,63 @@
+//! How far something can be trusted to work (S1, S3 3.1, S4).
+
+use std::collections::BTreeSet;
+
+use crate::core::graph::{Node, NodeKind};
+use crate::core::state::State;
+
+/// Below this rate something is unreliable, above the other it is proven. Bounds are strict.
+const UNRELIABLE_BELOW: f64 = 0.5;
+const PROVEN_ABOVE: f64 = 0.9;
+const UNRELIABLE: f64 = 0.1;
+const PROVEN: f64 = 1.2;
+
+/// No answer is certain.
+pub const SCORE_MAX: f64 = 0.95;
+
+pub fn factor(rate: f64) -> f64 {
+    if rate < UNRELIABLE_BELOW {
+        UNRELIABLE
+    } else if rate > PROVEN_ABOVE {
+        PROVEN
+    } else {
+        1.0
+    }
+}
+
+/// The success rate of a tool; of a capability the smallest among its own and those of all it calls, all the way down. 1 for what was
+/// never observed (S4 AC12).
+pub fn rate(state: &State, node: Node) -> f64 {
+    let mut seen = BTreeSet::new();
+    let mut waiting = vec![node];
+    let mut lowest = 1.0_f64;
+    while let Some(node) = waiting.pop() {
+        if !seen.insert(node) {
+            continue;
+        }
+        lowest = lowest.min(match node.kind() {
+            NodeKind::Tool(position) => state.tools.at(position).success_rate(),
+            NodeKind::Capability(position) => {
+                let capability = state.capabilities.at(position);
+                waiting.extend(&capability.members);
+                capability.success_rate()
+            }
+        });
+    }
+    lowest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_are_strict() {
+        let check = |rate: f64, expected: f64| assert!((factor(rate) - expected).abs() < 1e-12, "{rate}");
+        check(0.0, 0.1);
+        check(0.499, 0.1);
+        check(0.5, 1.0);
+        check(0.9, 1.0);
+        check(0.901, 1.2);
+        check(1.0, 1.2);
+    }
+}

@@ -1,0 +1,116 @@
+//! Vectors one after the other, for products with all of them at once. A copy shares what does not change.
+
+use std::sync::Arc;
+
+/// Rows that are copied together when one of them changes while a copy is held.
+const CHUNK_ROWS: usize = 256;
+/// Sums side by side: what the widest registers hold twice. The order of the additions is the same whatever the processor.
+const LANES: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    dim: usize,
+    len: usize,
+    chunks: Vec<Arc<Vec<f32>>>,
+}
+
+impl Rows {
+    pub fn new(dim: usize) -> Self {
+        Self { dim, len: 0, chunks: Vec::new() }
+    }
+
+    /// Adds a row of zeros: its product with everything is 0.
+    pub fn push_empty(&mut self) {
+        if self.len.is_multiple_of(CHUNK_ROWS) {
+            self.chunks.push(Arc::new(Vec::with_capacity(CHUNK_ROWS * self.dim)));
+        }
+        let chunk = self.chunks.last_mut().expect("a chunk was just added if none had room");
+        let values = Arc::make_mut(chunk);
+        values.resize(values.len() + self.dim, 0.0);
+        self.len += 1;
+    }
+
+    /// `vector` must have the length of the rows.
+    pub fn set(&mut self, row: usize, vector: &[f32]) {
+        let from = row % CHUNK_ROWS * self.dim;
+        Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS])[from..from + self.dim].copy_from_slice(vector);
+    }
+
+    pub fn clear(&mut self, row: usize) {
+        let from = row % CHUNK_ROWS * self.dim;
+        Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS])[from..from + self.dim].fill(0.0);
+    }
+
+    pub fn row(&self, row: usize) -> &[f32] {
+        let from = row % CHUNK_ROWS * self.dim;
+        &self.chunks[row / CHUNK_ROWS][from..from + self.dim]
+    }
+
+    /// The product of every row with `vector`; nothing if its length is not that of the rows. O(rows * dim).
+    pub fn products(&self, vector: &[f32]) -> Vec<f32> {
+        if vector.len() != self.dim || self.dim == 0 {
+            return vec![0.0; self.len];
+        }
+        pulp::Arch::new().dispatch(|| {
+            let mut products = Vec::with_capacity(self.len);
+            for chunk in &self.chunks {
+                products.extend(chunk.chunks_exact(self.dim).map(|row| dot(row, vector)));
+            }
+            products
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+}
+
+/// Inlined into the dispatched loop, so that it is compiled for the processor at hand.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    let (wide_a, rest_a) = a.as_chunks::<LANES>();
+    let (wide_b, rest_b) = b.as_chunks::<LANES>();
+    for (a, b) in wide_a.iter().zip(wide_b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_those_of_the_rows() {
+        let dim = 37;
+        let mut rows = Rows::new(dim);
+        for row in 0..CHUNK_ROWS + 3 {
+            rows.push_empty();
+            if row != 2 {
+                rows.set(row, &vec![row as f32; dim]);
+            }
+        }
+        let copy = rows.clone();
+        rows.clear(1);
+        let ones = vec![1.0; dim];
+        let products = rows.products(&ones);
+        assert_eq!(products.len(), CHUNK_ROWS + 3);
+        assert_eq!((products[0], products[1], products[2], products[3]), (0.0, 0.0, 0.0, 3.0 * 37.0));
+        assert_eq!(products[CHUNK_ROWS + 2], (CHUNK_ROWS + 2) as f32 * 37.0);
+        assert_eq!(copy.products(&ones)[1], 37.0, "a copy is not touched");
+        assert_eq!(rows.products(&[1.0]), vec![0.0; CHUNK_ROWS + 3], "another model's vector fits nothing");
+    }
+}

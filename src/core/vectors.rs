@@ -1,0 +1,229 @@
+//! The vectors of texts, by hash of the text, as part of the fold: which texts need one, and which model's vectors serve.
+//!
+//! A text is wanted while a tool, a capability or a remembered intent has it. Vectors of one model serve; when vectors of another
+//! model arrive they gather beside, and take over at the record with which every wanted text has one. So a change of model is one
+//! moment in the log, the same in every process, and nothing is ever compared across models.
+
+use std::fmt;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::digest::{Digestible, Writer};
+use super::event::EmbeddingComputed;
+
+/// The BLAKE3 hash of a text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextHash([u8; 32]);
+
+impl TextHash {
+    pub fn of(text: &str) -> Self {
+        Self(*blake3::hash(text.as_bytes()).as_bytes())
+    }
+
+    /// The hash that `hex` spells.
+    pub fn parse(hex: &str) -> Option<Self> {
+        blake3::Hash::from_hex(hex).ok().map(|hash| Self(*hash.as_bytes()))
+    }
+}
+
+impl fmt::Display for TextHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TextHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text somebody needs the vector of.
+#[derive(Clone, Debug)]
+struct Wanted {
+    text: Arc<str>,
+    /// By how many.
+    times: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Table {
+    model: Arc<str>,
+    dim: usize,
+    vectors: OrdMap<TextHash, Arc<[f32]>>,
+}
+
+impl Table {
+    fn new(event: &EmbeddingComputed) -> Self {
+        Self { model: event.model.as_str().into(), dim: event.vector.len(), vectors: OrdMap::new() }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Vectors {
+    wanted: OrdMap<TextHash, Wanted>,
+    /// Wanted, and the serving model has no vector yet.
+    pending: OrdMap<TextHash, Arc<str>>,
+    serving: Option<Table>,
+    /// The next model, until it has all that is wanted.
+    coming: Option<Table>,
+}
+
+impl Vectors {
+    /// Somebody needs the vector of `text`.
+    pub fn want(&mut self, text: &str) -> TextHash {
+        let hash = TextHash::of(text);
+        if let Some(known) = self.wanted.get_mut(&hash) {
+            known.times += 1;
+            return hash;
+        }
+        let text: Arc<str> = text.into();
+        self.wanted.insert(hash, Wanted { text: Arc::clone(&text), times: 1 });
+        self.pending.insert(hash, text);
+        hash
+    }
+
+    /// Somebody who wanted it does not need it any more.
+    pub fn release(&mut self, hash: TextHash) {
+        let Some(known) = self.wanted.get_mut(&hash) else { return };
+        known.times -= 1;
+        if known.times == 0 {
+            self.wanted.remove(&hash);
+            self.pending.remove(&hash);
+            for table in [&mut self.serving, &mut self.coming].into_iter().flatten() {
+                table.vectors.remove(&hash);
+            }
+        }
+    }
+
+    /// A vector of a text that nobody wants, or of another length than the model's, is left alone.
+    pub fn learn(&mut self, event: &EmbeddingComputed) {
+        let Some(hash) = TextHash::parse(&event.text_hash).filter(|hash| self.wanted.contains_key(hash)) else { return };
+        let serves = self.serving.as_ref().is_none_or(|serving| *serving.model == *event.model);
+        let slot = if serves { &mut self.serving } else { &mut self.coming };
+        if slot.as_ref().is_none_or(|table| *table.model != *event.model) {
+            *slot = Some(Table::new(event));
+        }
+        let table = slot.as_mut().expect("it was just made");
+        if table.dim != event.vector.len() {
+            return;
+        }
+        table.vectors.insert(hash, event.vector.as_slice().into());
+        if serves {
+            self.pending.remove(&hash);
+        }
+        if self.coming.as_ref().is_some_and(|coming| coming.vectors.len() == self.wanted.len()) {
+            self.serving = self.coming.take();
+            self.pending = OrdMap::new();
+        }
+    }
+
+    /// The model whose vectors serve.
+    pub fn model(&self) -> Option<&Arc<str>> {
+        self.serving.as_ref().map(|serving| &serving.model)
+    }
+
+    pub fn dim(&self) -> usize {
+        self.serving.as_ref().map_or(0, |serving| serving.dim)
+    }
+
+    /// The vector of a text in the serving model.
+    pub fn get(&self, hash: TextHash) -> Option<&Arc<[f32]>> {
+        self.serving.as_ref()?.vectors.get(&hash)
+    }
+
+    /// Texts that `model` has no vector of yet, at most `limit`, in the order of the hashes.
+    pub fn lacking(&self, model: &str, limit: usize) -> Vec<(TextHash, Arc<str>)> {
+        let take = |(hash, text): (&TextHash, &Arc<str>)| (*hash, Arc::clone(text));
+        if self.model().is_none_or(|serving| **serving == *model) {
+            return self.pending.iter().map(take).take(limit).collect();
+        }
+        let coming = self.coming.as_ref().filter(|coming| *coming.model == *model);
+        let has = |hash: &TextHash| coming.is_some_and(|coming| coming.vectors.contains_key(hash));
+        let lacking = self.wanted.iter().filter(|(hash, _)| !has(hash));
+        lacking.map(|(hash, wanted)| (*hash, Arc::clone(&wanted.text))).take(limit).collect()
+    }
+
+    /// How many texts have a vector that serves, and how many are wanted.
+    pub fn coverage(&self) -> (usize, usize) {
+        (self.wanted.len() - self.pending.len(), self.wanted.len())
+    }
+}
+
+impl Digestible for Vectors {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.wanted.len());
+        for (hash, wanted) in &self.wanted {
+            writer.text(&wanted.text).u32(wanted.times).bool(self.pending.contains_key(hash));
+        }
+        for table in [&self.serving, &self.coming] {
+            writer.optional(table.as_ref(), |writer, table| {
+                writer.text(&table.model).len(table.dim).len(table.vectors.len());
+                for (hash, vector) in &table.vectors {
+                    writer.text(&hash.to_string());
+                    for value in vector.iter() {
+                        writer.u32(value.to_bits());
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn computed(model: &str, text: &str, vector: &[f32]) -> EmbeddingComputed {
+        EmbeddingComputed { text_hash: TextHash::of(text).to_string(), model: model.to_owned(), vector: vector.to_vec() }
+    }
+
+    fn lacking(vectors: &Vectors, model: &str) -> Vec<String> {
+        let mut texts: Vec<String> = vectors.lacking(model, 10).into_iter().map(|(_, text)| text.to_string()).collect();
+        texts.sort();
+        texts
+    }
+
+    #[test]
+    fn a_text_is_wanted_until_the_last_one_lets_go() {
+        let mut vectors = Vectors::default();
+        let read = vectors.want("read");
+        vectors.want("read");
+        vectors.want("write");
+        assert_eq!(lacking(&vectors, "m"), ["read", "write"]);
+        vectors.learn(&computed("m", "read", &[1.0, 0.0]));
+        assert_eq!(lacking(&vectors, "m"), ["write"]);
+        vectors.release(read);
+        assert!(vectors.get(read).is_some());
+        vectors.release(read);
+        assert!(vectors.get(read).is_none());
+        vectors.learn(&computed("m", "read", &[1.0, 0.0]));
+        assert!(vectors.get(read).is_none(), "nobody wants it");
+    }
+
+    #[test]
+    fn another_model_takes_over_when_it_has_everything() {
+        let mut vectors = Vectors::default();
+        let hashes = ["read", "write"].map(|text| vectors.want(text));
+        vectors.learn(&computed("old", "read", &[1.0, 0.0]));
+        vectors.learn(&computed("old", "write", &[0.0, 1.0]));
+        vectors.learn(&computed("new", "read", &[1.0, 0.0, 0.0]));
+        assert_eq!(vectors.model().map(|model| &**model), Some("old"));
+        assert_eq!(lacking(&vectors, "new"), ["write"]);
+        vectors.learn(&computed("new", "write", &[0.0, 0.0, 1.0]));
+        assert_eq!(vectors.model().map(|model| &**model), Some("new"));
+        assert_eq!(vectors.get(hashes[1]).map(|vector| vector.len()), Some(3));
+        assert_eq!(vectors.coverage(), (2, 2));
+    }
+
+    #[test]
+    fn a_vector_of_another_length_is_left_alone() {
+        let mut vectors = Vectors::default();
+        let read = vectors.want("read");
+        vectors.want("write");
+        vectors.learn(&computed("m", "write", &[1.0, 0.0]));
+        vectors.learn(&computed("m", "read", &[1.0]));
+        assert!(vectors.get(read).is_none());
+    }
+}

@@ -1,0 +1,76 @@
+//! What the product serves, and the plain baselines it is compared with. All rank every tool, ties by id.
+
+use std::collections::BTreeSet;
+
+use crate::core::graph::{Node, NodeKind};
+use crate::core::id::ToolId;
+use crate::core::rank::discover::{Only, Wanted, discover};
+use crate::core::rank::recall::Reach;
+use crate::core::rank::{Index, Question};
+
+/// For the baseline `memory`: the 50 nearest past runs vote with their similarity to the eighth power, the choice among those tried
+/// that did well over all datasets.
+const MEMORY: Reach = Reach { runs: 50, power: 8 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranker {
+    Pml,
+    Popularity,
+    Bm25,
+    Cosine,
+    Memory,
+}
+
+impl Ranker {
+    pub const ALL: [Self; 5] = [Self::Pml, Self::Popularity, Self::Bm25, Self::Cosine, Self::Memory];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pml => "pml",
+            Self::Popularity => "popularity",
+            Self::Bm25 => "bm25",
+            Self::Cosine => "cosine",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// All tools, the best first.
+    pub fn rank(self, index: &Index, question: &Question) -> Vec<ToolId> {
+        let documents = index.documents();
+        let none = || vec![0.0; documents.len()];
+        let scores = match self {
+            Self::Pml => return served(index, question),
+            Self::Popularity => index.popularity(None),
+            Self::Bm25 => documents.words(&question.intent),
+            Self::Cosine => question.vector.as_ref().map_or_else(none, |vector| documents.cosines(vector)),
+            Self::Memory => question.vector.as_ref().map_or_else(none, |vector| {
+                let recall = index.recall();
+                recall.votes(&recall.near(vector, MEMORY, None), documents)
+            }),
+        };
+        let mut tools: Vec<(f32, ToolId)> = scores
+            .into_iter()
+            .enumerate()
+            .filter_map(|(slot, score)| Some((score, tool(index, documents.node(slot))?)))
+            .collect();
+        tools.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        tools.into_iter().map(|(_, tool)| tool).collect()
+    }
+}
+
+/// What discover answers; tools it does not mention follow by id.
+fn served(index: &Index, question: &Question) -> Vec<ToolId> {
+    let wanted = Wanted { only: Only::Tools, score_min: 0.0, limit: usize::MAX };
+    let hits = discover(index, question, wanted).hits;
+    let mut tools: Vec<ToolId> = hits.iter().filter_map(|hit| tool(index, hit.node)).collect();
+    let named: BTreeSet<ToolId> = tools.iter().cloned().collect();
+    tools.extend(index.state().tools.iter().map(|tool| tool.id.clone()).filter(|id| !named.contains(id)));
+    tools
+}
+
+fn tool(index: &Index, node: Node) -> Option<ToolId> {
+    match node.kind() {
+        NodeKind::Tool(position) => Some(index.state().tools.at(position).id.clone()),
+        NodeKind::Capability(_) => None,
+    }
+}
