@@ -63,6 +63,8 @@ pub enum EmbedError {
     Run(#[source] ort::Error),
     #[error("the model's output '{output}' has the shape {shape:?}, which is not one vector each")]
     Shape { output: String, shape: Vec<i64> },
+    #[error("the model's output '{output}' is not a number in places")]
+    NotANumber { output: String },
 }
 
 /// The embedder that is configured, loaded and tried.

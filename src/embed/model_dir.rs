@@ -177,3 +177,21 @@ fn weights(directory: &Path, graph: &[u8]) -> std::io::Result<Vec<String>> {
     names.sort();
     Ok(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pooling_is_read_in_the_old_and_the_new_form() {
+        let read = |text: &str| pooling(&serde_json::from_str(text).unwrap());
+        let old = r#"{"word_embedding_dimension": 8, "pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#;
+        assert_eq!(read(old), Ok(Pooling::Cls));
+        assert_eq!(read(r#"{"pooling_mode_lasttoken": true, "include_prompt": true}"#), Ok(Pooling::Last));
+        assert_eq!(read(r#"{"pooling_mode": "max"}"#), Ok(Pooling::Max));
+        assert_eq!(read(r#"{"pooling_mode_mean_sqrt_len_tokens": true}"#), Ok(Pooling::Mean));
+        // Two vectors, one after the other: not what a graph with one of them gives.
+        assert!(read(r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#).is_err());
+        assert!(read(r#"{"pooling_mode_weightedmean_tokens": true}"#).is_err());
+    }
+}

@@ -83,8 +83,8 @@ impl Onnx {
         let ModelDir { model, tokenizer, padding, unknown, .. } = directory;
         let (batch_texts_max, session) = (config.batch_texts_max, Mutex::new(session));
         let mut onnx = Self { model, dim: 0, tokenizer, padding, unknown, batch_texts_max, inputs, output, session };
-        // Graphs may leave the length of their vectors open. A first text tells, and shows that the model runs at all.
-        let probe = onnx.encode(0, "a")?;
+        // Graphs may leave the length of their vectors open. A first token tells, and shows that the model runs at all.
+        let probe = Encoded { index: 0, tokens: vec![padding] };
         onnx.dim = onnx.run(&[probe])?.first().map_or(0, Vec::len);
         Ok(onnx)
     }
@@ -152,6 +152,9 @@ impl Onnx {
         };
         for vector in &mut vectors {
             normalise(vector);
+            if !vector.iter().all(|value| value.is_finite()) {
+                return Err(EmbedError::NotANumber { output: name.clone() });
+            }
         }
         Ok(vectors)
     }
@@ -264,4 +267,22 @@ fn output(session: &Session, directory: &ModelDir) -> Result<Output, String> {
         format!("nothing says how to pool the vectors of tokens; {where_to}, as its authors say")
     })?;
     Ok(Output::Tokens(tokens.to_owned(), pooling))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_pooled_as_asked() {
+        // Three tokens of two dimensions.
+        let values = [1.0, 8.0, 5.0, 2.0, 3.0, 2.0];
+        let check = |pooling: Pooling, expected: [f32; 2]| assert_eq!(pool(pooling, &values, 2), expected, "{pooling:?}");
+        // The sum: a mean of length 1 has the same direction.
+        check(Pooling::Mean, [9.0, 12.0]);
+        check(Pooling::Cls, [1.0, 8.0]);
+        check(Pooling::Max, [5.0, 8.0]);
+        check(Pooling::Last, [3.0, 2.0]);
+        assert_eq!(pool(Pooling::Last, &values[..2], 2), [1.0, 8.0]);
+    }
 }
