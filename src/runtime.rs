@@ -146,9 +146,13 @@ impl Runtime {
             stop: stopping.clone(),
         };
         runtime.supervise("trace", 2, stopping.clone(), move || trace::run(closing.clone()));
-        let views = runtime.views.clone();
-        let measuring =
-            MeasuresParts { views, measures: measures_sender, settings: config.graph.clone(), stop: stopping.clone() };
+        let measuring = MeasuresParts {
+            views: runtime.views.clone(),
+            measures: measures_sender,
+            clock: runtime.clock.clone(),
+            settings: config.graph.clone(),
+            stop: stopping.clone(),
+        };
         runtime.supervise("measures", 2, stopping.clone(), move || measures::run(measuring.clone()));
         let embedding = EmbeddingParts {
             log: Arc::clone(&runtime.log),

@@ -1,7 +1,8 @@
 //! measures: computes the graph measures beside the fold, on a thread that may block, and swaps the result in.
 //!
-//! However many views came in the meantime, the next computation takes the newest one; between two of them there is a pause, so
-//! that a busy log costs a bounded share of a processor. Readers never wait: they get the last result and the record it stands at.
+//! However many views came in the meantime, the next computation takes the newest one. After each there is a pause: the configured
+//! one, or four times as long as it took, so that a large graph and a busy log cost a fifth of a processor at most. Readers never
+//! wait: they get the last result and the record it stands at.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,16 @@ use tokio::sync::watch;
 
 use super::Failure;
 use super::graph_sync::Views;
+use crate::clock::Clock;
 use crate::config;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::core::vectors::TextHash;
+
+/// How many times as long as it computed it rests at least.
+const REST: u64 = 4;
 
 /// Readers' side: the newest measures.
 #[derive(Clone)]
@@ -48,6 +53,7 @@ impl Measured {
 pub(crate) struct MeasuresParts {
     pub(crate) views: Views,
     pub(crate) measures: watch::Sender<Arc<Measures>>,
+    pub(crate) clock: Clock,
     pub(crate) settings: config::Graph,
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -55,20 +61,21 @@ pub(crate) struct MeasuresParts {
 /// One life: computes whenever the view is newer than the measures.
 pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
     let wanted = ColdStart::from(&parts.settings);
-    let pause = Duration::from_millis(parts.settings.measures_every_ms);
     while !*parts.stop.borrow_and_update() {
         let previous = Arc::clone(&parts.measures.borrow());
-        tokio::select! {
+        let pause_ms = tokio::select! {
             newer = parts.views.at_least(previous.at().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
+                let begun = parts.clock.now();
                 let compute = move || Measures::compute(&view, Some(&previous), wanted, &tool_vectors(&view));
                 let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| Failure::Gone)?;
                 parts.measures.send_replace(Arc::new(measures));
+                parts.settings.measures_every_ms.max(parts.clock.now().millis_since(begun) * REST)
             }
             _ = parts.stop.changed() => continue,
-        }
+        };
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
             _ = parts.stop.changed() => {}
         }
     }
