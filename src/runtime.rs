@@ -195,7 +195,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Waits until everything published so far is folded and no finished execution is waiting to be closed.
+    /// Waits until everything published so far is folded, no finished execution is waiting to be closed and no text for its vector.
     pub async fn settled(&self) -> Arc<crate::core::state::State> {
         let mut view = self.views.current();
         loop {
@@ -203,7 +203,8 @@ impl Runtime {
             if let Some(newer) = self.views.at_least(tail).await {
                 view = newer;
             }
-            if view.executions.iter().all(|(_, open)| !open.has_finished()) {
+            let (embedded, wanted) = view.vectors.coverage();
+            if embedded == wanted && view.executions.iter().all(|(_, open)| !open.has_finished()) {
                 return view;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

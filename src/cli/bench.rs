@@ -6,13 +6,15 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{Case, ingest, replay};
+use crate::bench::{Case, discover, ingest, replay};
 use crate::config::Config;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
     /// Publishing: the in-process client and HTTP, next to raw redb group commits of the same bytes
     Ingest(IngestArguments),
+    /// Answering discover, next to embedding the question and one product with every vector
+    Discover,
     /// Folding a log at start, next to a raw scan that only decodes
     Replay(ReplayArguments),
 }
@@ -34,6 +36,7 @@ pub(super) struct ReplayArguments {
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     let scratch = Scratch::new("bench")?;
     let (name, cases) = match command {
+        Command::Discover => ("discover", discover::run(&config)?),
         Command::Ingest(arguments) => ("ingest", ingest::run(&config, scratch.path(), arguments.events).await?),
         Command::Replay(arguments) => ("replay", replay::run(&config, scratch.path(), arguments.events).await?),
     };

@@ -187,7 +187,7 @@ mod tests {
         check("", &[]);
         check(
             "Extract the audio from example.mp4, transcribe the speech, and then apply reverb. Finally draw a waveform",
-            &["Extract the audio from example.mp4", "transcribe the speech", "apply reverb", "Finally draw a waveform"],
+            &["Extract the audio from example.mp4", "transcribe the speech", "apply reverb", "draw a waveform"],
         );
         check("book a flight and rent a car", &["book a flight", "rent a car"]);
         check("1. find the file\n2. read the file", &["find the file", "read the file"]);

@@ -107,6 +107,25 @@ fn paths() -> Value {
             parameter("to", "query", "string", "Also the cheapest ordered way to this one"),
             parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
         ])},
+        "/v1/discover": {"post": ask("Which tool or capability fits an intent: one ranked list, each with why", &json!({
+            "intent": {"type": "string"},
+            "filter": {"type": "object", "properties": {
+                "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": {"type": "number", "default": 0.0},
+            }},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+            "include_related": {"type": "boolean", "default": false},
+        }), "intent")},
+        "/v1/search_tools": {"post": deprecated(ask("Tools only, near those in use; use discover", &json!({
+            "query": {"type": "string"},
+            "context_tools": {"type": "array", "items": {"type": "string"}},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+            "include_related": {"type": "boolean", "default": false},
+        }), "query"))},
+        "/v1/search_capabilities": {"post": deprecated(ask("Capabilities only; use discover", &json!({
+            "intent": {"type": "string"},
+            "min_score": {"type": "number", "default": 0.0},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+        }), "intent"))},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
@@ -126,6 +145,20 @@ fn paths() -> Value {
 
 fn parameter(name: &str, place: &str, kind: &str, description: &str) -> Value {
     json!({"name": name, "in": place, "required": place == "path", "description": description, "schema": {"type": kind}})
+}
+
+fn ask(summary: &str, properties: &Value, needed: &str) -> Value {
+    let schema = json!({"type": "object", "properties": properties, "required": [needed], "additionalProperties": false});
+    json!({
+        "summary": summary,
+        "requestBody": {"required": true, "content": {"application/json": {"schema": schema}}},
+        "responses": {"200": {"description": "Answered"}, "4XX": failed("Not answered, and why")},
+    })
+}
+
+fn deprecated(mut operation: Value) -> Value {
+    operation["deprecated"] = json!(true);
+    operation
 }
 
 fn required(mut parameter: Value) -> Value {

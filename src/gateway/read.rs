@@ -106,6 +106,7 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
 /// Position, digest and sizes of the view. The digest reads the whole state: ask for it, do not poll it.
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
     let view = gateway.views.current();
+    let (embedded, texts) = view.vectors.coverage();
     let kinds: Value = Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(view.count(*kind)))).collect();
     HttpResponse::Ok().json(json!({
         "applied_seq": view.applied().0,
@@ -119,6 +120,10 @@ pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
         "open_executions": view.executions.len(),
         "traces": view.executions.traces_len(),
         "templates": view.templates.len(),
+        "intents": view.memory.len(),
+        "texts": texts,
+        "texts_embedded": embedded,
+        "embedding_model": view.vectors.model().map(|model| &**model),
     }))
 }
 

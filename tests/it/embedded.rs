@@ -84,12 +84,14 @@ impl Embedded {
         let records = self.records().await;
         let mut times_written: BTreeMap<RecordId, usize> = BTreeMap::new();
         let mut times_closed: BTreeMap<&ExecutionId, usize> = BTreeMap::new();
+        let mut texts_embedded = BTreeMap::new();
         let mut clean = State::default();
         for record in &records {
             *times_written.entry(record.fact.id).or_default() += 1;
             clean.apply(record);
             match record.event() {
                 Event::ExecutionStarted(started) => *times_closed.entry(&started.execution).or_default() += 0,
+                Event::EmbeddingComputed(embedding) => *texts_embedded.entry(&embedding.text_hash).or_insert(0) += 1,
                 Event::TraceCompleted(trace) => *times_closed.entry(&trace.execution).or_default() += 1,
                 _ => {}
             }
@@ -98,7 +100,9 @@ impl Embedded {
             assert_eq!(times_written.get(id), Some(&1), "{id}");
         }
         assert!(times_closed.values().all(|times| *times == 1), "{times_closed:?}");
-        assert_eq!(records.len(), published.len() + times_closed.len(), "nothing else was written");
+        assert!(texts_embedded.values().all(|times| *times == 1), "{texts_embedded:?}");
+        let expected = published.len() + times_closed.len() + texts_embedded.len();
+        assert_eq!(records.len(), expected, "nothing else was written");
         assert_eq!((state.applied(), state.digest()), (clean.applied(), clean.digest()));
         assert_eq!((clean.duplicates(), clean.late()), (0, 0));
     }

@@ -150,12 +150,13 @@ impl Server {
         })
     }
 
-    /// The state, once it holds the whole log and no execution is open.
+    /// The state, once it holds the whole log, no execution is open and every text has its vector.
     pub(crate) fn settled_state(&self) -> Value {
         eventually("every execution to be closed", || {
             let state = self.ask("/v1/state");
             let tail = self.ask("/readyz")["tail_seq"].clone();
-            Some(state).filter(|state| state["open_executions"] == 0 && state["applied_seq"] == tail)
+            let embedded = state["texts"] == state["texts_embedded"];
+            Some(state).filter(|state| state["open_executions"] == 0 && embedded && state["applied_seq"] == tail)
         })
     }
 

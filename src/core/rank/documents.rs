@@ -118,6 +118,11 @@ impl Documents {
         self.vectors.products(vector)
     }
 
+    /// The vector of a slot; zeros while it has none.
+    pub fn vector(&self, slot: usize) -> &[f32] {
+        self.vectors.row(slot)
+    }
+
     /// How many slots there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
