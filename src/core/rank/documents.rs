@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bm25::Bm25;
 use super::rows::Rows;
 use crate::core::capability::Capability;
-use crate::core::graph::Node;
+use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 use crate::core::tool::Tool;
 use crate::core::vectors::TextHash;
@@ -25,7 +25,10 @@ pub struct Documents {
     /// Slots of tools and of capabilities, by position.
     tools: Vec<u32>,
     capabilities: Vec<u32>,
-    words: Arc<Bm25>,
+    /// Of tools and of capabilities apart: learned capabilities repeat the names of their tools, which would make those words look
+    /// common.
+    tool_words: Arc<Bm25>,
+    capability_words: Arc<Bm25>,
     vectors: Rows,
 }
 
@@ -76,7 +79,11 @@ impl Documents {
             return;
         }
         let before = known.take();
-        Arc::make_mut(&mut self.words).replace(slot, before.as_ref().map(|before| &*before.text), text.as_deref());
+        let words = match self.nodes[slot as usize].kind() {
+            NodeKind::Tool(_) => &mut self.tool_words,
+            NodeKind::Capability(_) => &mut self.capability_words,
+        };
+        Arc::make_mut(words).replace(slot, before.as_ref().map(|before| &*before.text), text.as_deref());
         if before.is_some_and(|before| before.has_vector) {
             self.vectors.clear(slot as usize);
         }
@@ -100,17 +107,25 @@ impl Documents {
 
     /// The slot of a node; `None` if it came after the index was made.
     pub fn slot(&self, node: Node) -> Option<usize> {
-        use crate::core::graph::NodeKind::{Capability, Tool};
         let slot = match node.kind() {
-            Tool(position) => self.tools.get(position as usize),
-            Capability(position) => self.capabilities.get(position as usize),
+            NodeKind::Tool(position) => self.tools.get(position as usize),
+            NodeKind::Capability(position) => self.capabilities.get(position as usize),
         };
         slot.map(|slot| *slot as usize)
     }
 
     /// By slot: words in common with a question, the best 1.
     pub fn words(&self, question: &str) -> Vec<f32> {
-        self.words.scores(question)
+        let mut scores = vec![0.0; self.len()];
+        self.tool_words.add_scores(question, &mut scores);
+        self.capability_words.add_scores(question, &mut scores);
+        let best = scores.iter().copied().fold(0.0, f32::max);
+        if best > 0.0 {
+            for score in &mut scores {
+                *score /= best;
+            }
+        }
+        scores
     }
 
     /// By slot: the cosine with a vector of the index's model.
