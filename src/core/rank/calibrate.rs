@@ -5,6 +5,8 @@
 //! the rest add nothing to the sum. Adam with a fixed number of steps from the prior, in a fixed order: the same state gives the same
 //! weights.
 
+use std::collections::BTreeMap;
+
 use super::blend::{PRIOR, SIGNALS, Weights};
 use super::index::Index;
 use super::signals::Signals;
@@ -29,7 +31,8 @@ type Features = [f64; PARAMETERS];
 
 /// One past intent: the features of what was right and of what was not.
 struct Example {
-    right: Vec<Features>,
+    /// With how much each counts: the share of the runs that used it, of 1 in all.
+    right: Vec<(Features, f64)>,
     wrong: Vec<Features>,
 }
 
@@ -45,10 +48,10 @@ fn example(index: &Index, entry: usize) -> Option<Example> {
     let signals = Signals::of(index, &question(index, entry), Some(entry));
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
-    let used = &index.recall().entry(entry).used;
-    let mut right: Vec<usize> = used.iter().filter_map(|(node, _)| documents.slot(*node)).filter(is_tool).collect();
-    right.sort_unstable();
-    let mut slots: Vec<usize> = (0..signals.len()).filter(is_tool).filter(|slot| right.binary_search(slot).is_err()).collect();
+    let used = index.recall().entry(entry).used.iter();
+    let right: BTreeMap<usize, u32> =
+        used.filter_map(|(node, times)| Some((documents.slot(*node)?, *times))).filter(|(slot, _)| is_tool(slot)).collect();
+    let mut slots: Vec<usize> = (0..signals.len()).filter(is_tool).filter(|slot| !right.contains_key(slot)).collect();
     let mut wrong = Vec::new();
     for signal in 0..SIGNALS {
         let stronger = |a: &usize, b: &usize| signals.at(*b)[signal].total_cmp(&signals.at(*a)[signal]).then(a.cmp(b));
@@ -59,8 +62,11 @@ fn example(index: &Index, entry: usize) -> Option<Example> {
     }
     wrong.sort_unstable();
     wrong.dedup();
-    let features = |slots: Vec<usize>| slots.into_iter().map(|slot| features(&signals, slot)).collect();
-    (!right.is_empty() && !wrong.is_empty()).then(|| Example { right: features(right), wrong: features(wrong) })
+    let total: f64 = right.values().map(|times| f64::from(*times)).sum();
+    (!right.is_empty() && !wrong.is_empty()).then(|| Example {
+        right: right.into_iter().map(|(slot, times)| (features(&signals, slot), f64::from(times) / total)).collect(),
+        wrong: wrong.into_iter().map(|slot| features(&signals, slot)).collect(),
+    })
 }
 
 /// A past intent as a question, with the vectors it already has.
@@ -108,18 +114,16 @@ fn fit(examples: &[Example]) -> Weights {
     Weights { fresh: part(0), known: part(SIGNALS) }
 }
 
-/// Adds the gradient of the mean over the right ones of -ln(e^right / (e^right + sum of e^wrong)).
+/// Adds the gradient of the weighted mean over the right ones of -ln(e^right / (e^right + sum of e^wrong)).
 fn add_gradient(example: &Example, weights: &Features, gradient: &mut Features) {
     let score = |features: &Features| features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum::<f64>();
-    let right: Vec<f64> = example.right.iter().map(score).collect();
+    let right: Vec<f64> = example.right.iter().map(|(features, _)| score(features)).collect();
     let wrong: Vec<f64> = example.wrong.iter().map(score).collect();
     let top = right.iter().chain(&wrong).copied().fold(f64::MIN, f64::max);
     let wrong: Vec<f64> = wrong.iter().map(|score| (score - top).exp()).collect();
     let wrong_total: f64 = wrong.iter().sum();
-    #[expect(clippy::cast_precision_loss, reason = "a handful")]
-    let share = 1.0 / right.len() as f64;
     let mut pressure = 0.0;
-    for (features, score) in example.right.iter().zip(&right) {
+    for ((features, share), score) in example.right.iter().zip(&right) {
         let own = (score - top).exp();
         let missing = wrong_total / (own + wrong_total);
         pressure += share / (own + wrong_total);
@@ -141,15 +145,17 @@ mod tests {
     fn loss(example: &Example, weights: &Features) -> f64 {
         let score = |features: &Features| features.iter().zip(weights).map(|(f, w)| f * w).sum::<f64>().exp();
         let wrong: f64 = example.wrong.iter().map(score).sum();
-        let losses: Vec<f64> = example.right.iter().map(|right| -(score(right) / (score(right) + wrong)).ln()).collect();
-        losses.iter().sum::<f64>() / losses.len() as f64
+        example.right.iter().map(|(right, share)| -share * (score(right) / (score(right) + wrong)).ln()).sum()
     }
 
     fn sample(seed: u32) -> Example {
         let value =
             |at: u32| f64::from(seed.wrapping_mul(747_796_405).wrapping_add(at.wrapping_mul(2_891_336_453)) >> 16) / 65_536.0;
         let features = |from: u32| std::array::from_fn(|at| value(from + u32::try_from(at).unwrap()));
-        Example { right: vec![features(0), features(100)], wrong: (2..8).map(|row| features(row * 100)).collect() }
+        Example {
+            right: vec![(features(0), 0.3), (features(100), 0.7)],
+            wrong: (2..8).map(|row| features(row * 100)).collect(),
+        }
     }
 
     #[test]
@@ -171,7 +177,7 @@ mod tests {
     fn fitting_trusts_the_signal_that_was_right() {
         let right: Features = std::array::from_fn(|at| if at == 0 { 1.0 } else { 0.2 });
         let wrong: Features = std::array::from_fn(|at| if at == 1 { 1.0 } else { 0.2 });
-        let examples: Vec<Example> = (0..30).map(|_| Example { right: vec![right], wrong: vec![wrong; 5] }).collect();
+        let examples: Vec<Example> = (0..30).map(|_| Example { right: vec![(right, 1.0)], wrong: vec![wrong; 5] }).collect();
         let weights = fit(&examples);
         assert!(weights.fresh[0] > PRIOR[0] && weights.fresh[1] < PRIOR[1], "{weights:?}");
         assert!(weights.fresh.iter().chain(&weights.known).all(|weight| *weight >= 0.0));
