@@ -5,7 +5,7 @@
 //! is due, so nothing is assembled twice, and an execution is never closed before the fold knows what the closing rests on.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
     let actor = Trace::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let mut trace = Trace {
-            heard: HashMap::default(),
+            heard: ByExecution::default(),
             deadlines: BinaryHeap::new(),
             log: parts.log,
             views: parts.views,
@@ -68,9 +68,12 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
     follow(log, view.applied(), BATCH_RECORDS_MAX, actor, stop).await
 }
 
+#[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing walks through the map")]
+type ByExecution<V> = std::collections::HashMap<ExecutionId, V, BuildHasherDefault<OwnHash>>;
+
 struct Trace {
     /// The open executions that are not being closed.
-    heard: HashMap<ExecutionId, Heard, BuildHasherDefault<OwnHash>>,
+    heard: ByExecution<Heard>,
     /// Soonest first. Every member of `heard` has one here; those that agree with no member any more mean nothing.
     deadlines: BinaryHeap<Reverse<Deadline>>,
     log: SharedLog,
