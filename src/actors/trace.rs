@@ -253,3 +253,82 @@ async fn append_patiently(log: &SharedLog, facts: Vec<Arc<NewRecord>>) -> Result
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::core::event::{ExecutionFinished, ExecutionStarted};
+    use crate::core::state::State;
+    use crate::log::MemoryLog;
+
+    const SETTLED_MS: u64 = 100_000_000;
+
+    /// The records of `runs` executions, each started and finished.
+    fn history(runs: u64) -> Vec<Record> {
+        let events = (0..runs).flat_map(|run| {
+            let execution: ExecutionId = format!("e{run}").parse().unwrap();
+            let intent = "x".to_owned();
+            let started = ExecutionStarted { execution: execution.clone(), intent, session: None, agent: None, parent: None };
+            let finished = ExecutionFinished { execution, success: true, error: None, code: None };
+            [Event::ExecutionStarted(started), Event::ExecutionFinished(finished)]
+        });
+        let record = |(seq, event)| {
+            let time = Timestamp::from_micros(0);
+            let id = RecordId::from_parts(time, u128::from(seq));
+            let fact = Arc::new(NewRecord { id, time, source: "test".into(), causation: None, event });
+            Record { seq: Seq(seq), recorded_at: time, fact }
+        };
+        (1_u64..).zip(events).map(record).collect()
+    }
+
+    fn fold(records: &[Record]) -> Arc<State> {
+        let mut state = State::default();
+        for record in records {
+            state.apply(record);
+        }
+        Arc::new(state)
+    }
+
+    fn trace() -> (watch::Sender<Arc<State>>, Trace) {
+        let (sender, views) = Views::channel();
+        let clock = Clock::system();
+        let log: SharedLog = Arc::new(MemoryLog::new(clock.clone()));
+        let settings = Config::load(None, []).unwrap().trace;
+        (sender, Trace { heard: ByExecution::default(), deadlines: BinaryHeap::new(), log, views, clock, settings })
+    }
+
+    #[test]
+    fn nothing_is_closed_before_a_view_holds_its_last_event() {
+        let (views, mut trace) = trace();
+        let (records, now) = (history(2), Timestamp::from_micros(0));
+        for record in &records {
+            trace.note(record, now);
+        }
+        assert_eq!(trace.close_due(now).len(), 0, "late events may still come");
+        let later = now.plus_millis(trace.settings.settle_ms);
+        assert_eq!(trace.close_due(later).len(), 0, "the view holds nothing");
+        views.send_replace(fold(&records[..3]));
+        assert_eq!(trace.close_due(later).len(), 1, "the view does not hold the end of the second");
+        views.send_replace(fold(&records));
+        assert_eq!(trace.close_due(later).len(), 1);
+        assert_eq!((trace.close_due(later).len(), trace.heard.len()), (0, 0), "each is closed once");
+    }
+
+    #[test]
+    fn deadlines_that_hold_no_more_do_not_pile_up() {
+        let (views, mut trace) = trace();
+        let (records, mut now) = (history(10 * STALE_DEADLINES_MAX as u64), Timestamp::from_micros(0));
+        views.send_replace(fold(&records));
+        for run in records.chunks(2) {
+            for record in run {
+                trace.note(record, now);
+            }
+            now = now.plus_millis(trace.settings.settle_ms);
+            assert_eq!(trace.close_due(now).len(), 1);
+        }
+        assert!(trace.deadlines.len() <= STALE_DEADLINES_MAX + 2, "{} wait", trace.deadlines.len());
+        assert_eq!(trace.close_due(now.plus_millis(SETTLED_MS)).len(), 0);
+        assert!(trace.deadlines.is_empty());
+    }
+}

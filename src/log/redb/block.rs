@@ -149,7 +149,41 @@ impl<'a> Iterator for Records<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use redb::backends::InMemoryBackend;
+
     use super::*;
+    use crate::core::event::{Event, NewRecord, ToolRemoved};
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    #[test]
+    fn records_of_any_size_come_back_in_order() {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let time = Timestamp::from_micros(0);
+        let mut outgoing = Outgoing::default();
+        let sizes = std::iter::repeat_n(10, 2 * RECORDS_MAX + 1).chain([BYTES_MAX + 1, 0, BYTES_MAX - 100, 200, 7]);
+        let stored: Vec<(Seq, Vec<u8>)> = (1..).zip(sizes).map(|(seq, size)| (Seq(seq), vec![b'x'; size])).collect();
+        for (seq, bytes) in &stored {
+            let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
+            let id = RecordId::from_parts(time, seq.0.into());
+            let fact = Arc::new(NewRecord { id, time, source: "".into(), causation: None, event });
+            outgoing.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
+        }
+        let transaction = database.begin_write().unwrap();
+        outgoing.write(&transaction).unwrap();
+        transaction.commit().unwrap();
+        let mut found = Vec::new();
+        scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
+            found.push((seq, bytes.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        assert!(found == stored, "{} of {} records", found.len(), stored.len());
+        let sizes: Vec<usize> = outgoing.drain().map(|(_, size)| size).collect();
+        assert!(sizes.iter().eq(stored.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>().iter()));
+    }
 
     fn check(block: &[u8], expected: Option<&[(u64, &[u8])]>) {
         let records = Records::new(Seq(7), block).ok().map(Iterator::collect::<Vec<_>>);
