@@ -34,9 +34,10 @@ impl Publisher {
     /// Publishes events made in this process. When this returns, each is durably in the log or was refused.
     pub async fn publish(&self, facts: Vec<NewRecord>) -> Result<Vec<Verdict>, PublishError> {
         let check = |mut fact| match intake::check(&mut fact, &self.limits) {
-            Ok(()) => Incoming { content: Ok(fact), original: None },
+            Ok(()) => Incoming { content: Ok(Arc::new(fact)), original: None },
             Err(refusal) => {
-                Incoming { content: Err(refusal), original: Some(cloud::to_structured(&fact).to_string().into_bytes().into()) }
+                let original = cloud::to_structured(&fact).to_string().into_bytes().into();
+                Incoming { content: Err(Box::new(refusal)), original: Some(original) }
             }
         };
         self.submit(facts.into_iter().map(check).collect(), "library").await

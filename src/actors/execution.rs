@@ -37,13 +37,15 @@ use reorder::Reorder;
 const GROUPS_UNDER_WAY_MAX: usize = 32;
 /// While a group is under way, the next one waits until it holds this many events, so that a group is worth its overhead.
 const NEXT_GROUP_EVENTS_MIN: usize = 64;
-/// Records handled at once when following the log.
-const BATCH_RECORDS_MAX: usize = 4_096;
+/// Records handled at once when following the log: few enough that a batch is memory the allocator has at hand.
+const BATCH_RECORDS_MAX: usize = 2_048;
 
 /// An event that has passed the door it came through, or was refused there.
+///
+/// Boxed on both sides, by the sender's thread: events are handed on often.
 #[derive(Debug)]
 pub struct Incoming {
-    pub content: Result<NewRecord, Refusal>,
+    pub content: Result<Arc<NewRecord>, Box<Refusal>>,
     /// As received; without it, a refused event is kept in the form it would have had on the wire.
     pub original: Option<Bytes>,
 }
@@ -53,9 +55,9 @@ impl Incoming {
     pub(crate) fn received(read: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
         let content = read.and_then(|mut fact| {
             intake::check(&mut fact, limits)?;
-            Ok(fact)
+            Ok(Arc::new(fact))
         });
-        Self { content, original: Some(original) }
+        Self { content: content.map_err(Box::new), original: Some(original) }
     }
 }
 
@@ -160,7 +162,6 @@ struct Item {
     index: usize,
     origin: &'static str,
     original: Option<Bytes>,
-    /// Boxed: events are moved often and refused rarely.
     content: Result<Arc<NewRecord>, Box<Refusal>>,
 }
 
@@ -195,7 +196,7 @@ impl Handler<Publish> for Execution {
             index,
             origin,
             original: item.original,
-            content: item.content.map(Arc::new).map_err(Box::new),
+            content: item.content,
         }));
         self.pump(context);
         Box::pin(async { answer.await.unwrap_or(Err(PublishError::Unknown)) })
@@ -251,7 +252,7 @@ impl Execution {
     /// Pure but for the clock: which of the waiting events are admitted, refused, or held back.
     fn decide(&mut self) -> Group {
         let take = self.queue.len().min(group::EVENTS_MAX);
-        let mut group = Group::based_on(self.heard);
+        let mut group = Group::based_on(self.heard, take);
         let held = !self.reorder.is_empty();
         for item in self.queue.drain(..take) {
             group.decide(item, &mut self.executions, &self.parts.limits, held);

@@ -65,6 +65,7 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
             clock: parts.clock,
             stale: false,
             published: Timestamp::from_micros(0),
+            batch_records_max: batch_max,
             views: parts.views,
             bus: parts.bus,
             subjects: parts.subjects,
@@ -76,6 +77,8 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
 /// Time between two views while records keep coming. After a view the maps are shared and every first write copies a node, so views
 /// are not made faster than anybody could look at them. The tick that follows the last record makes the last view.
 const VIEW_EVERY_MS: u64 = 100;
+/// The same while the fold is more than a batch behind the log: what it would show is old, and catching up comes first.
+const VIEW_EVERY_BEHIND_MS: u64 = 1_000;
 
 struct GraphSync {
     state: State,
@@ -83,6 +86,7 @@ struct GraphSync {
     /// Records were folded since the last view.
     stale: bool,
     published: Timestamp,
+    batch_records_max: usize,
     views: watch::Sender<Arc<State>>,
     bus: SharedBus,
     subjects: Subjects,
@@ -103,7 +107,8 @@ impl Handler<Records> for GraphSync {
         }
         self.stale |= !records.is_empty();
         let now = self.clock.now();
-        let due = records.is_empty() || now.millis_since(self.published) >= VIEW_EVERY_MS;
+        let every_ms = if records.len() < self.batch_records_max { VIEW_EVERY_MS } else { VIEW_EVERY_BEHIND_MS };
+        let due = records.is_empty() || now.millis_since(self.published) >= every_ms;
         if self.stale && due {
             self.views.send_replace(Arc::new(self.state.clone()));
             self.published = now;

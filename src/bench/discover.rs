@@ -59,7 +59,7 @@ fn measure(
     for intent in intents {
         let watch = Stopwatch::start();
         let vectors = embedder.embed(&[intent])?;
-        let products = rows.products(&vectors[0]);
+        let products = rows.products(&[&vectors[0]]);
         floors.push(micros(&watch));
         std::hint::black_box(products);
         let watch = Stopwatch::start();

@@ -1,6 +1,7 @@
 //! Events per second into the durable log, next to a raw redb group commit of the same bytes: the same number of producers, each
 //! waiting for its own acknowledgement, one writer thread that commits what is waiting, and nothing else.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use futures_util::{StreamExt, stream};
 use redb::{Database, TableDefinition};
 use tokio::sync::{mpsc, oneshot};
 
+use super::client::Connection;
 use super::{Case, Stopwatch, workload};
 use crate::actors::execution::Verdict;
 use crate::clock::Clock;
@@ -27,18 +29,20 @@ const RUNS: usize = 3;
 
 /// Measures in directories below `scratch`.
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
-    let (mut embedded, mut http) = (Vec::new(), Vec::new());
+    let (mut embedded, mut folded, mut http) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let clock = Clock::system();
         let place = |name: &str| scratch.join(format!("{name}-{run}"));
         let runs = workload::runs(&clock, events);
         let floor = raw_group_commit(config, &place("embedded-floor"), &runs, PRODUCERS).await?;
-        embedded.push((through_the_client(config, &place("embedded"), runs).await?, floor));
+        let (acknowledged, caught_up) = through_the_client(config, &place("embedded"), runs).await?;
+        embedded.push((acknowledged, floor));
+        folded.push((caught_up, floor));
         let batches = workload::batches(&clock, events, BATCH_EVENTS);
         let floor = raw_group_commit(config, &place("http-floor"), &batches, CONNECTIONS).await?;
         http.push((through_http(config, &place("http"), &batches).await?, floor));
     }
-    Ok(vec![case("embedded", embedded), case("http_batch100", http)])
+    Ok(vec![case("embedded", embedded), case("embedded_folded", folded), case("http_batch100", http)])
 }
 
 /// The run with the middle ratio.
@@ -113,8 +117,9 @@ fn commit(database: &Database, values: &[Vec<u8>], key: &mut u64) -> Result<(), 
     Ok(transaction.commit()?)
 }
 
-/// From the first call of the client until the last event is acknowledged as durable. Traces are assembled and folded meanwhile.
-async fn through_the_client(config: &Config, directory: &Path, runs: Vec<Vec<NewRecord>>) -> anyhow::Result<f64> {
+/// From the first call of the client until the last event is acknowledged as durable, and until a view holds it. Traces are assembled
+/// and folded meanwhile: the second figure shows how much of that was only put off.
+async fn through_the_client(config: &Config, directory: &Path, runs: Vec<Vec<NewRecord>>) -> anyhow::Result<(f64, f64)> {
     let config = Config { data_dir: directory.to_owned(), ..config.clone() };
     let runtime = Runtime::start(&config, Clock::system()).await?;
     let count: usize = runs.iter().map(Vec::len).sum();
@@ -124,11 +129,14 @@ async fn through_the_client(config: &Config, directory: &Path, runs: Vec<Vec<New
     while let Some(verdicts) = answers.next().await {
         accepted += verdicts?.iter().filter(|verdict| matches!(verdict, Verdict::Accepted { .. })).count();
     }
-    let rate = watch.rate(count);
+    let acknowledged = watch.rate(count);
+    let tail = *runtime.log.tail().borrow();
+    anyhow::ensure!(runtime.views.at_least(tail).await.is_some(), "the fold stopped");
+    let folded = watch.rate(count);
     drop(answers);
     anyhow::ensure!(accepted == count, "{accepted} of {count} events were accepted");
     runtime.stop().await;
-    Ok(rate)
+    Ok((acknowledged, folded))
 }
 
 /// The same over loopback HTTP, from threads that share this machine with the server.
@@ -142,13 +150,12 @@ async fn through_http(config: &Config, directory: &Path, batches: &[Vec<NewRecor
     let count: usize = batches.iter().map(Vec::len).sum();
     let body = |batch: &Vec<NewRecord>| batch.iter().map(cloud::to_structured).collect::<serde_json::Value>().to_string();
     let bodies: Arc<Vec<String>> = Arc::new(batches.iter().map(body).collect());
-    let url = format!("http://{address}/v1/events");
     let watch = Stopwatch::start();
     let next = Arc::new(AtomicUsize::new(0));
     let clients: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
-            let (bodies, next, url) = (Arc::clone(&bodies), Arc::clone(&next), url.clone());
-            std::thread::spawn(move || post_until_done(&url, &bodies, &next))
+            let (bodies, next) = (Arc::clone(&bodies), Arc::clone(&next));
+            std::thread::spawn(move || post_until_done(address, &bodies, &next))
         })
         .collect();
     let accepted = actix_rt::task::spawn_blocking(move || {
@@ -163,13 +170,12 @@ async fn through_http(config: &Config, directory: &Path, batches: &[Vec<NewRecor
     Ok(rate)
 }
 
-fn post_until_done(url: &str, bodies: &[String], next: &AtomicUsize) -> anyhow::Result<usize> {
-    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+fn post_until_done(address: SocketAddr, bodies: &[String], next: &AtomicUsize) -> anyhow::Result<usize> {
+    let mut connection = Connection::open(address)?;
     let mut accepted = 0;
     while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
-        let mut response = agent.post(url).header("content-type", cloud::BATCH).send(body)?;
-        let text = response.body_mut().read_to_string()?;
-        anyhow::ensure!(response.status() == 202, "the server answered {}: {text}", response.status());
+        let (status, text) = connection.post("/v1/events", cloud::BATCH, body)?;
+        anyhow::ensure!(status == 202, "the server answered {status}: {text}");
         accepted += text.matches("\"status\":\"accepted\"").count();
     }
     Ok(accepted)

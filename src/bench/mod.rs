@@ -1,6 +1,7 @@
 //! What `pml bench` measures: the program's own path next to the raw operation, in the same run. A ratio of 1.0 is as fast as the
 //! floor.
 
+mod client;
 pub mod discover;
 pub mod ingest;
 pub mod replay;

@@ -162,7 +162,7 @@ impl Capabilities {
         if known.is_none() && !flawless {
             return None;
         }
-        let position = self.intern(id, seq);
+        let position = known.unwrap_or_else(|| self.intern(id, seq));
         if known.is_none() {
             let name = structure.summary();
             self.fill(position, structure, calls);

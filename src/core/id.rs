@@ -9,6 +9,7 @@
 //! | [`ExecutionId`], [`SessionId`], [`StepId`] | short printable text | the agent |
 //! | [`ModelId`] | short printable text | the embedder |
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -206,6 +207,16 @@ impl fmt::Display for CapabilityId {
 pub enum Callee {
     Tool(ToolId),
     Capability(CapabilityId),
+}
+
+impl Callee {
+    /// As it prints, without a copy for tools.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Tool(tool) => Cow::Borrowed(tool.as_str()),
+            Self::Capability(_) => Cow::Owned(self.to_string()),
+        }
+    }
 }
 
 impl FromStr for Callee {

@@ -1,8 +1,8 @@
 //! From the events of one execution to one trace. Late, duplicated and out-of-order events are ordinary input: the trace is a
 //! function of the set of events, not of the order they came in.
 //!
-//! Three owners keep [`Executions`] of their own, each from the log: the execution actor (to admit), the trace actor (to
-//! close), the state (to answer about live executions).
+//! Two owners keep [`Executions`] of their own, each from the log: the execution actor (to admit) and the state (to answer about live
+//! executions, and for the trace actor to close them from a view).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasherDefault;
@@ -326,7 +326,7 @@ impl Digestible for Executions {
             }
             writer.len(open.steps.len());
             for step in &open.steps {
-                writer.text(step.id.as_str()).text(&step.tool().to_string());
+                writer.text(step.id.as_str()).text(&step.tool().text());
                 writer.optional(step.started, write_stamp);
                 writer.optional(step.finished.as_ref().map(|fact| stamp(fact)), write_stamp);
             }

@@ -42,10 +42,11 @@ impl Ranker {
             Self::Pml => return served(index, question),
             Self::Popularity => index.popularity(None),
             Self::Bm25 => documents.words(&question.intent),
-            Self::Cosine => question.vector.as_ref().map_or_else(none, |vector| documents.cosines(vector)),
+            Self::Cosine => question.vector.as_ref().map_or_else(none, |vector| documents.cosines(&[vector]).remove(0)),
             Self::Memory => question.vector.as_ref().map_or_else(none, |vector| {
                 let recall = index.recall();
-                recall.votes(&recall.near(vector, MEMORY, None), documents)
+                let [near] = recall.near(vector, [MEMORY], None);
+                recall.votes(&near, documents)
             }),
         };
         let mut tools: Vec<(f32, ToolId)> = scores

@@ -1,6 +1,6 @@
 //! `POST /v1/events`: one CloudEvent, a batch, or one per line; each gets its own answer.
 
-use actix_web::http::header::CONTENT_TYPE;
+use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt;
@@ -22,7 +22,8 @@ pub(super) async fn post_events(
     payload: Payload,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    let body = read_body(payload, gateway.settings.body_bytes_max).await?;
+    let announced = request.headers().get(CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
+    let body = read_body(payload, announced.unwrap_or(0), gateway.settings.body_bytes_max).await?;
     let items = read_events(&request, &body, &gateway)?;
     let ids: Vec<Option<String>> = items.iter().map(given_id).collect();
     let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
@@ -40,8 +41,9 @@ pub(super) async fn post_events(
     Ok(response.json(PublishAnswer::new(ids, verdicts)))
 }
 
-async fn read_body(mut payload: Payload, max: usize) -> Result<Bytes, ApiError> {
-    let mut body = BytesMut::new();
+/// `announced` is how long the body will be, as far as the sender said.
+async fn read_body(mut payload: Payload, announced: usize, max: usize) -> Result<Bytes, ApiError> {
+    let mut body = BytesMut::with_capacity(announced.min(max));
     let mut read = 0;
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|error| ApiError::BadRequest { field: "body", problem: error.to_string() })?;
@@ -69,10 +71,20 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
             let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
             lines.map(|line| structured(body.slice_ref(line))).collect()
         }
-        _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => match split_batch(body) {
-            Ok(events) => events.into_iter().map(structured).collect(),
-            Err(refusal) => vec![Incoming { content: Err(refusal), original: Some(body.clone()) }],
-        },
+        _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => {
+            let text = std::str::from_utf8(body).unwrap_or_default();
+            if let Some(events) = cloud::from_batch(text, || gateway.clock.now()) {
+                let received = |(event, read): (&str, _)| {
+                    Incoming::received(read, body.slice_ref(event.as_bytes()), gateway.publisher.limits())
+                };
+                events.into_iter().map(received).collect()
+            } else {
+                match split_batch(body) {
+                    Ok(events) => events.into_iter().map(structured).collect(),
+                    Err(refusal) => vec![Incoming { content: Err(Box::new(refusal)), original: Some(body.clone()) }],
+                }
+            }
+        }
         cloud::STRUCTURED | "application/json" | "" | "application/x-www-form-urlencoded" => {
             vec![structured(body.clone())]
         }

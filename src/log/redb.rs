@@ -171,7 +171,7 @@ fn storage(error: impl Into<redb::Error>) -> ReadError {
 
 impl EventLog for RedbLog {
     fn append(&self, facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
-        let facts = facts.into_iter().map(|fact| Encoded::new(fact, self.clock.now())).collect();
+        let facts = Encoded::new(facts, self.clock.now());
         self.submit(|reply| Job::Append { facts, reply })
     }
 

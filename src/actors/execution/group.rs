@@ -37,8 +37,15 @@ pub(super) struct Settled {
 }
 
 impl Group {
-    pub(super) fn based_on(based_on: Seq) -> Self {
-        Self { based_on, admitted: Vec::new(), refused: Vec::new(), waiting: Vec::new(), touched: BTreeSet::new() }
+    /// With room for `events` that are admitted, as most are.
+    pub(super) fn based_on(based_on: Seq, events: usize) -> Self {
+        Self {
+            based_on,
+            admitted: Vec::with_capacity(events),
+            refused: Vec::new(),
+            waiting: Vec::new(),
+            touched: BTreeSet::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -48,7 +48,7 @@ impl Structure {
     fn identity(&self, labels: &[u64], labelled_flow: &[(u64, u64)]) -> CapabilityId {
         let mut hasher = blake3::Hasher::new();
         for (call, label) in self.calls.iter().zip(labels) {
-            let text = call.to_string();
+            let text = call.text();
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes()).update(&label.to_le_bytes());
         }
         for (from, to) in labelled_flow {
@@ -85,7 +85,7 @@ impl Digestible for Structure {
     fn digest(&self, writer: &mut Writer) {
         writer.len(self.calls.len());
         for call in &self.calls {
-            writer.text(&call.to_string());
+            writer.text(&call.text());
         }
         writer.len(self.flow.len());
         for &(from, to) in &self.flow {

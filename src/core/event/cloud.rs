@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::kind::{Kind, TYPE_PREFIX};
+use super::text::Text;
 use super::{NewRecord, Record, codec};
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
@@ -27,19 +28,19 @@ const SPEC_VERSION: &str = "1.0";
 #[derive(Default, Deserialize)]
 struct Attributes<'a> {
     #[serde(borrow, default)]
-    specversion: Option<Cow<'a, str>>,
-    #[serde(default)]
-    id: Option<Cow<'a, str>>,
-    #[serde(default)]
-    source: Option<Cow<'a, str>>,
-    #[serde(default, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(default)]
-    time: Option<Cow<'a, str>>,
-    #[serde(default)]
-    dataschema: Option<Cow<'a, str>>,
-    #[serde(default)]
-    causation: Option<Cow<'a, str>>,
+    specversion: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    source: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    time: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    dataschema: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    causation: Option<Text<'a>>,
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
@@ -50,6 +51,26 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
     let attributes: Attributes<'_> = codec::parse_json_at("", text)?;
     let data = attributes.data.map(RawValue::get);
     attributes.into_record(data, now)
+}
+
+/// The events of a JSON array, each with its own text, read in one pass. `None` if something is wrong with the JSON or with a type in
+/// the envelope of one of them: read one by one, they show what.
+pub fn from_batch(text: &str, now: impl Fn() -> Timestamp) -> Option<Vec<(&str, Result<NewRecord, Refusal>)>> {
+    const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+    let mut rest = text.trim_start_matches(SPACE).strip_prefix('[')?.trim_start_matches(SPACE);
+    let mut events = Vec::new();
+    loop {
+        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Attributes<'_>>();
+        let attributes = stream.next()?.ok()?;
+        let (event, after) = rest.split_at_checked(stream.byte_offset())?;
+        let data = attributes.data.map(RawValue::get);
+        events.push((event, attributes.into_record(data, now())));
+        let after = after.trim_start_matches(SPACE);
+        if let Some(end) = after.strip_prefix(']') {
+            return end.trim_start_matches(SPACE).is_empty().then_some(events);
+        }
+        rest = after.strip_prefix(',')?.trim_start_matches(SPACE);
+    }
 }
 
 /// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
@@ -70,7 +91,7 @@ pub fn from_binary<'a>(
             Some("causation") => &mut attributes.causation,
             _ => continue,
         };
-        *slot = Some(percent_decoded(value));
+        *slot = Some(Text(percent_decoded(value)));
     }
     attributes.into_record(Some(utf8(body, "data")?), now)
 }
@@ -122,7 +143,7 @@ impl Attributes<'_> {
                 Some(time) => time.parse().map_err(|error| Refusal::invalid("time", error))?,
                 None => now,
             },
-            source: source.into(),
+            source: (*source).into(),
             causation: match self.causation {
                 Some(id) => Some(id.parse().map_err(|error| Refusal::invalid("causation", error))?),
                 None => None,
@@ -294,6 +315,30 @@ mod tests {
         assert_eq!(from_structured(&bytes, NOW).unwrap_err().reason(), "malformed");
         let refusal = from_structured(b"{\"specversion\":", NOW).unwrap_err();
         assert_eq!((refusal.field(), refusal.reason()), ("event", "malformed"));
+    }
+
+    #[test]
+    fn a_batch_read_in_one_pass_is_what_its_events_are_one_by_one() {
+        let check = |text: &str, expected: Option<usize>| {
+            let read = from_batch(text, || NOW);
+            assert_eq!(read.as_ref().map(Vec::len), expected, "{text}");
+            for (event, read) in read.into_iter().flatten() {
+                assert_eq!(from_structured(event.as_bytes(), NOW), read, "{event}");
+            }
+        };
+        let text = |changes: Value| String::from_utf8(event(changes)).unwrap();
+        let (good, escaped) = (text(json!({})), text(json!({"source": "a\"b", "data": {"execution": "e1", "intent": "\n"}})));
+        let refused = text(json!({"id": "7"}));
+        check(&format!("[{good},{escaped},{refused}]"), Some(3));
+        check(&format!(" [ {good} , {refused}\n]\n"), Some(2));
+        // These are split first, so that the error stands with the event it belongs to.
+        let wrong_type = text(json!({"id": 7}));
+        for text in [format!("[{good},{wrong_type}]"), format!("[{good}"), format!("[{good}] x"), format!("[{good},]")] {
+            check(&text, None);
+        }
+        for text in ["", "[]", "{}", "[1]", &format!("[{good} {good}]"), &good] {
+            check(text, None);
+        }
     }
 
     #[test]

@@ -207,13 +207,6 @@ fn json_text(json: Option<&Json>) -> Option<wire::JsonText<'_>> {
     json.map(|json| wire::JsonText(Cow::Borrowed(json.as_str())))
 }
 
-fn callee_text(callee: &Callee) -> Cow<'_, str> {
-    match callee {
-        Callee::Tool(tool) => Cow::Borrowed(tool.as_str()),
-        Callee::Capability(_) => Cow::Owned(callee.to_string()),
-    }
-}
-
 macro_rules! text {
     ($id:expr) => {
         Cow::Borrowed($id.as_str())

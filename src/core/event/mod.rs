@@ -9,6 +9,7 @@ mod data;
 pub mod kind;
 pub mod schema;
 pub mod stored;
+mod text;
 pub(crate) mod wire;
 
 use std::fmt;

@@ -32,6 +32,11 @@ struct Header<'a> {
 
 /// The value for `fact`, recorded at `recorded_at`.
 pub fn encode(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
+    encode_after(fact, recorded_at, Vec::with_capacity(256))
+}
+
+/// The same, appended to `bytes`: many records in one buffer are one allocation.
+pub(crate) fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: Vec<u8>) -> Vec<u8> {
     let kind = fact.event.kind();
     let header = Header {
         kind: kind.tag(),
@@ -42,7 +47,6 @@ pub fn encode(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
         source: &fact.source,
         causation: fact.causation.map(|id| id.to_bits().to_be_bytes()),
     };
-    let mut bytes = Vec::with_capacity(256);
     bytes.push(FORMAT);
     let bytes = postcard::to_extend(&header, bytes).expect("writing to memory cannot fail");
     codec::to_postcard(&fact.event, bytes)

@@ -73,16 +73,17 @@ pub struct ToolGraph {
 impl ToolGraph {
     /// Counts one observation; says so when it promotes the edge.
     pub fn observe(&mut self, key: EdgeKey, success: bool, seq: Seq) -> Option<Promoted> {
-        let counter = self.edges.entry(key).or_default();
-        let before = counter.source();
-        counter.observations += 1;
-        counter.successes += u32::from(success);
-        counter.last_seq = seq;
-        (counter.source() == EdgeSource::Observed && before != EdgeSource::Observed).then_some(Promoted(key))
+        update(&mut self.edges, key, |counter: &mut EdgeCounter| {
+            let before = counter.source();
+            counter.observations += 1;
+            counter.successes += u32::from(success);
+            counter.last_seq = seq;
+            (counter.source() == EdgeSource::Observed && before != EdgeSource::Observed).then_some(Promoted(key))
+        })
     }
 
     pub fn declare(&mut self, key: EdgeKey) {
-        self.edges.entry(key).or_default().declared += 1;
+        update(&mut self.edges, key, |counter| counter.declared += 1);
     }
 
     /// Takes back one declaration; an edge that nobody declares or ever saw disappears.
@@ -106,6 +107,18 @@ impl ToolGraph {
     pub fn edge_count(&self) -> usize {
         self.edges.len()
     }
+}
+
+/// Changes the value at `key`, a new one if there was none. For those that are there, which are most, it walks down once; the map's
+/// own `entry` does so twice.
+fn update<K: Ord + Clone, V: Default + Clone, R>(map: &mut OrdMap<K, V>, key: K, change: impl FnOnce(&mut V) -> R) -> R {
+    if let Some(value) = map.get_mut(&key) {
+        return change(value);
+    }
+    let mut value = V::default();
+    let result = change(&mut value);
+    map.insert(key, value);
+    result
 }
 
 impl Digestible for ToolGraph {

@@ -2,7 +2,7 @@
 
 use imbl::OrdMap;
 
-use super::Node;
+use super::{Node, update};
 use crate::core::digest::{Digestible, Writer};
 
 /// The start of a run, its end, or a call in between.
@@ -37,9 +37,9 @@ impl Transitions {
         let end = ended.then_some(Symbol::END);
         let (mut before, mut last) = (None, Symbol::START);
         for next in calls.iter().map(|&node| Symbol::call(node)).chain(end) {
-            count(self.first.entry((last, next)).or_default(), success);
+            update(&mut self.first, (last, next), |seen| count(seen, success));
             if let Some(before) = before {
-                count(self.second.entry((before, last, next)).or_default(), success);
+                update(&mut self.second, (before, last, next), |seen| count(seen, success));
             }
             (before, last) = (Some(last), next);
         }

@@ -5,6 +5,7 @@ use super::blend::{SIGNALS, Signal};
 use super::index::Index;
 use super::reliability::{self, SCORE_MAX};
 use super::signals::Signals;
+use crate::core::capability::Status;
 use crate::core::graph::{Node, NodeKind};
 
 /// Which items are wanted.
@@ -74,7 +75,7 @@ pub fn discover(index: &Index, question: &Question, wanted: Wanted) -> Found {
             NodeKind::Capability(_) if wanted.only != Only::Tools => &mut found.capabilities,
             _ => continue,
         };
-        if candidate.score() > 0.0 && candidate.score() >= wanted.score_min {
+        if candidate.score() >= wanted.score_min {
             *counter += 1;
             ranked.push(candidate);
         }
@@ -104,10 +105,10 @@ impl Candidate {
         let state = index.state();
         let usable = match node.kind() {
             NodeKind::Tool(position) => !state.tools.at(position).removed,
-            NodeKind::Capability(position) => state.capabilities.at(position).text().is_some(),
+            NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
         };
-        let semantic = contributions(signals, weights, slot).iter().sum();
-        usable.then(|| Self { slot, node, semantic, success_rate: reliability::rate(state, node) })
+        let semantic: f64 = contributions(signals, weights, slot).iter().sum();
+        (usable && semantic > 0.0).then(|| Self { slot, node, semantic, success_rate: reliability::rate(state, node) })
     }
 
     /// Not capped, so that the cap makes no ties.

@@ -128,9 +128,9 @@ impl Documents {
         scores
     }
 
-    /// By slot: the cosine with a vector of the index's model.
-    pub fn cosines(&self, vector: &[f32]) -> Vec<f32> {
-        self.vectors.products(vector)
+    /// By slot: the cosine with each of some vectors of the index's model.
+    pub fn cosines(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
+        self.vectors.products(vectors)
     }
 
     /// The vector of a slot; zeros while it has none.

@@ -35,6 +35,13 @@ pub struct Question {
     pub clauses: Vec<Clause>,
 }
 
+impl Question {
+    /// The vectors of those clauses that have one.
+    fn clause_vectors(&self) -> impl Iterator<Item = &[f32]> {
+        self.clauses.iter().filter_map(|clause| clause.vector.as_deref())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Clause {
     pub text: String,

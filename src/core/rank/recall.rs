@@ -89,16 +89,17 @@ impl Recall {
         self.entries.push(Arc::clone(entry));
     }
 
-    /// The nearest past intents, nearest first; `except` is left out.
-    pub fn near(&self, vector: &[f32], reach: Reach, except: Option<usize>) -> Vec<Neighbour> {
-        let products = self.intents.products(vector);
-        self.neighbours(&products, |row| row, reach, except)
+    /// The nearest past intents, nearest first, as far as each of `reaches`; `except` is left out.
+    pub fn near<const N: usize>(&self, vector: &[f32], reaches: [Reach; N], except: Option<usize>) -> [Vec<Neighbour>; N] {
+        let products = &self.intents.products(&[vector])[0];
+        reaches.map(|reach| self.neighbours(products, |row| row, reach, except))
     }
 
-    /// The nearest past intents by their nearest clause; one with several near clauses counts several times.
-    pub fn near_clause(&self, vector: &[f32], reach: Reach, except: Option<usize>) -> Vec<Neighbour> {
-        let products = self.clauses.products(vector);
-        self.neighbours(&products, |row| self.owners[row] as usize, reach, except)
+    /// For each vector, the nearest past intents by their clauses; one with several near clauses counts several times.
+    pub fn near_clauses(&self, vectors: &[&[f32]], reach: Reach, except: Option<usize>) -> Vec<Vec<Neighbour>> {
+        let owner = |row: usize| self.owners[row] as usize;
+        let products = self.clauses.products(vectors);
+        products.iter().map(|products| self.neighbours(products, owner, reach, except)).collect()
     }
 
     fn neighbours(

@@ -27,6 +27,9 @@ pub fn factor(rate: f64) -> f64 {
 /// The success rate of a tool; of a capability the smallest among its own and those of all it calls, all the way down. 1 for what was
 /// never observed (S4 AC12).
 pub fn rate(state: &State, node: Node) -> f64 {
+    if let NodeKind::Tool(position) = node.kind() {
+        return state.tools.at(position).success_rate();
+    }
     let mut seen = BTreeSet::new();
     let mut waiting = vec![node];
     let mut lowest = 1.0_f64;

@@ -23,47 +23,41 @@ impl Signals {
         let mut signals = Self { values: vec![[0.0; SIGNALS]; documents.len()], confidence: 0.0, neighbours: Vec::new() };
         signals.set(Signal::Words, &documents.words(&question.intent));
         signals.set(Signal::Popularity, &index.popularity(except));
-        if let Some(vector) = &question.vector {
-            let dense = documents.cosines(vector);
-            signals.set(Signal::Dense, &dense);
-            signals.set(Signal::Clause, &dense);
-            signals.recall(index, vector, except);
+        signals.compare(index, question);
+        if !index.recall().is_empty() {
+            signals.recall(index, question, except);
         }
-        signals.recall_clauses(index, question, except);
         signals
     }
 
-    fn recall(&mut self, index: &Index, vector: &[f32], except: Option<usize>) {
-        let (recall, documents) = (index.recall(), index.documents());
-        if recall.is_empty() {
-            return;
+    /// With the items' texts. An intent of one clause is its own best clause.
+    fn compare(&mut self, index: &Index, question: &Question) {
+        let vectors: Vec<&[f32]> = question.vector.as_deref().into_iter().chain(question.clause_vectors()).collect();
+        let cosines = index.documents().cosines(&vectors);
+        let (whole, clauses) = cosines.split_at(usize::from(question.vector.is_some()));
+        if let Some(whole) = whole.first() {
+            self.set(Signal::Dense, whole);
         }
-        self.neighbours = recall.near(vector, NEAR, except);
-        let votes = recall.votes(&self.neighbours, documents);
-        self.confidence = votes.iter().copied().fold(0.0, f32::max).min(1.0);
-        self.set(Signal::Memory, &votes);
-        self.set(Signal::MemoryWide, &recall.votes(&recall.near(vector, WIDE, except), documents));
+        let best = if question.clauses.is_empty() { best(whole) } else { best(clauses) };
+        self.set(Signal::Clause, &best);
     }
 
-    /// The best clause counts. An intent of one clause is its own.
-    fn recall_clauses(&mut self, index: &Index, question: &Question, except: Option<usize>) {
+    /// With past intents and their clauses.
+    fn recall(&mut self, index: &Index, question: &Question, except: Option<usize>) {
         let (recall, documents) = (index.recall(), index.documents());
-        let own: Vec<&Vec<f32>> = question.clauses.iter().filter_map(|clause| clause.vector.as_ref()).collect();
-        let vectors = if question.clauses.is_empty() { question.vector.iter().collect() } else { own };
-        let mut dense = vec![0.0_f32; documents.len()];
-        let mut votes = vec![0.0_f32; documents.len()];
-        for vector in vectors {
-            if !question.clauses.is_empty() {
-                raise(&mut dense, &documents.cosines(vector));
-            }
-            if !recall.is_empty() {
-                raise(&mut votes, &recall.votes(&recall.near_clause(vector, CLAUSE, except), documents));
-            }
+        if let Some(vector) = &question.vector {
+            let [near, wide] = recall.near(vector, [NEAR, WIDE], except);
+            let votes = recall.votes(&near, documents);
+            self.confidence = votes.iter().copied().fold(0.0, f32::max).min(1.0);
+            self.set(Signal::Memory, &votes);
+            self.set(Signal::MemoryWide, &recall.votes(&wide, documents));
+            self.neighbours = near;
         }
-        if !question.clauses.is_empty() {
-            self.set(Signal::Clause, &dense);
-        }
-        self.set(Signal::MemoryClause, &votes);
+        let own: Vec<&[f32]> = question.clause_vectors().collect();
+        let vectors = if question.clauses.is_empty() { question.vector.as_deref().into_iter().collect() } else { own };
+        let near = recall.near_clauses(&vectors, CLAUSE, except);
+        let votes: Vec<Vec<f32>> = near.iter().map(|near| recall.votes(near, documents)).collect();
+        self.set(Signal::MemoryClause, &best(&votes));
     }
 
     fn set(&mut self, signal: Signal, by_slot: &[f32]) {
@@ -96,8 +90,14 @@ impl Signals {
     }
 }
 
-fn raise(best: &mut [f32], values: &[f32]) {
-    for (best, value) in best.iter_mut().zip(values) {
-        *best = best.max(*value);
+/// The best of several values by slot.
+fn best(lists: &[Vec<f32>]) -> Vec<f32> {
+    let mut lists = lists.iter();
+    let mut best = lists.next().cloned().unwrap_or_default();
+    for list in lists {
+        for (best, value) in best.iter_mut().zip(list) {
+            *best = best.max(*value);
+        }
     }
+    best
 }

@@ -18,29 +18,62 @@ use crate::log::ReadError;
 const RECORDS_MAX: usize = 64;
 const BYTES_MAX: usize = 64 << 10;
 
-/// Writes records with contiguous positions, in order.
-pub(super) fn write(transaction: &WriteTransaction, records: &[(Record, Vec<u8>)]) -> Result<(), redb::Error> {
-    let mut events = transaction.open_table(EVENTS)?;
-    let mut block = Vec::with_capacity(BYTES_MAX);
-    let mut rest = records;
-    while !rest.is_empty() {
-        block.clear();
-        block.extend_from_slice(&[0, 0]);
-        let mut count = 0;
-        for (_, bytes) in rest.iter().take(RECORDS_MAX) {
-            if count > 0 && block.len() + bytes.len() > BYTES_MAX {
-                break;
-            }
-            let len = u32::try_from(bytes.len()).expect("records are limited to far less than 4 GB");
-            block.extend_from_slice(&len.to_le_bytes());
-            block.extend_from_slice(bytes);
-            count += 1;
-        }
-        block[..2].copy_from_slice(&u16::try_from(count).expect("at most RECORDS_MAX").to_le_bytes());
-        events.insert(rest[count - 1].0.seq.0, block.as_slice())?;
-        rest = &rest[count..];
+/// Bytes before the first record.
+const HEAD_LEN: usize = size_of::<u16>();
+/// Bytes before each record.
+const LENGTH_LEN: usize = size_of::<u32>();
+
+/// Records with contiguous positions on their way into the table, laid out as they will stand in their blocks.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    /// With the end of the stored form in `bytes`.
+    pub(super) records: Vec<(Record, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Outgoing {
+    pub(super) fn push(&mut self, record: Record, stored: &[u8]) {
+        let len = u32::try_from(stored.len()).expect("records are limited to far less than 4 GB");
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        self.bytes.extend_from_slice(stored);
+        self.records.push((record, self.bytes.len()));
     }
-    Ok(())
+
+    /// Forgets what it holds and keeps the memory for the next records.
+    pub(super) fn clear(&mut self) {
+        self.records.clear();
+        self.bytes.clear();
+    }
+
+    /// Takes the records out, each with the size of its stored form.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Record, usize)> {
+        self.bytes.clear();
+        let mut start = 0;
+        self.records.drain(..).map(move |(record, end)| {
+            let size = end - start - LENGTH_LEN;
+            start = end;
+            (record, size)
+        })
+    }
+
+    pub(super) fn write(&self, transaction: &WriteTransaction) -> Result<(), redb::Error> {
+        let mut events = transaction.open_table(EVENTS)?;
+        let (mut rest, mut start) = (self.records.as_slice(), 0);
+        while !rest.is_empty() {
+            let fits = |(_, end): &&(Record, usize)| HEAD_LEN + end - start <= BYTES_MAX;
+            // A record larger than a block gets one of its own.
+            let count = rest.iter().take(RECORDS_MAX).take_while(fits).count().max(1);
+            let (last, end) = &rest[count - 1];
+            let mut block = events.insert_reserve(last.seq.0, HEAD_LEN + end - start)?;
+            let (head, body) = block.as_mut().split_at_mut(HEAD_LEN);
+            head.copy_from_slice(&u16::try_from(count).expect("at most RECORDS_MAX").to_le_bytes());
+            body.copy_from_slice(&self.bytes[start..*end]);
+            drop(block);
+            start = *end;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
 }
 
 /// Calls `visit` with position and stored form of the records after `after`, in order, at most `limit` times. Also the floor that
@@ -116,7 +149,41 @@ impl<'a> Iterator for Records<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use redb::backends::InMemoryBackend;
+
     use super::*;
+    use crate::core::event::{Event, NewRecord, ToolRemoved};
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    #[test]
+    fn records_of_any_size_come_back_in_order() {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let time = Timestamp::from_micros(0);
+        let mut outgoing = Outgoing::default();
+        let sizes = std::iter::repeat_n(10, 2 * RECORDS_MAX + 1).chain([BYTES_MAX + 1, 0, BYTES_MAX - 100, 200, 7]);
+        let stored: Vec<(Seq, Vec<u8>)> = (1..).zip(sizes).map(|(seq, size)| (Seq(seq), vec![b'x'; size])).collect();
+        for (seq, bytes) in &stored {
+            let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
+            let id = RecordId::from_parts(time, seq.0.into());
+            let fact = Arc::new(NewRecord { id, time, source: "".into(), causation: None, event });
+            outgoing.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
+        }
+        let transaction = database.begin_write().unwrap();
+        outgoing.write(&transaction).unwrap();
+        transaction.commit().unwrap();
+        let mut found = Vec::new();
+        scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
+            found.push((seq, bytes.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        assert!(found == stored, "{} of {} records", found.len(), stored.len());
+        let sizes: Vec<usize> = outgoing.drain().map(|(_, size)| size).collect();
+        assert!(sizes.iter().eq(stored.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>().iter()));
+    }
 
     fn check(block: &[u8], expected: Option<&[(u64, &[u8])]>) {
         let records = Records::new(Seq(7), block).ok().map(Iterator::collect::<Vec<_>>);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::block;
+use super::block::Outgoing;
 use super::recent::Recent;
 use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, IDS, META, RedbOptions};
 use crate::clock::Clock;
@@ -18,23 +18,30 @@ use crate::dead::NewDeadLetter;
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
 /// time per commit.
 const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
+/// Room made for a record before it is encoded.
+const USUAL_RECORD_BYTES: usize = 256;
 
-/// A fact with its stored form. Made by the caller's thread: the writer's time is everybody's.
+/// Facts with their stored forms. Made by the caller's thread: the writer's time is everybody's.
 pub(super) struct Encoded {
-    fact: Arc<NewRecord>,
     recorded_at: Timestamp,
+    /// Each with the end of its stored form in `bytes`.
+    facts: Vec<(Arc<NewRecord>, usize)>,
     bytes: Vec<u8>,
 }
 
 impl Encoded {
-    pub(super) fn new(fact: Arc<NewRecord>, recorded_at: Timestamp) -> Self {
-        let bytes = stored::encode(&fact, recorded_at);
-        Self { fact, recorded_at, bytes }
+    pub(super) fn new(facts: Vec<Arc<NewRecord>>, recorded_at: Timestamp) -> Self {
+        let mut bytes = Vec::with_capacity(facts.len() * USUAL_RECORD_BYTES);
+        let encode = |fact: Arc<NewRecord>| {
+            bytes = stored::encode_after(&fact, recorded_at, std::mem::take(&mut bytes));
+            (fact, bytes.len())
+        };
+        Self { recorded_at, facts: facts.into_iter().map(encode).collect(), bytes }
     }
 }
 
 pub(super) enum Job {
-    Append { facts: Vec<Encoded>, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
+    Append { facts: Encoded, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
     Bury { letters: Vec<NewDeadLetter>, reply: oneshot::Sender<Result<(), AppendError>> },
     Exhume { numbers: Vec<u64>, reply: oneshot::Sender<Result<(), AppendError>> },
 }
@@ -42,7 +49,7 @@ pub(super) enum Job {
 impl Job {
     fn size(&self) -> usize {
         match self {
-            Self::Append { facts, .. } => facts.len(),
+            Self::Append { facts, .. } => facts.facts.len(),
             Self::Bury { letters, .. } => letters.len(),
             Self::Exhume { numbers, .. } => numbers.len(),
         }
@@ -56,9 +63,6 @@ impl Job {
         }
     }
 }
-
-/// A record and its stored form.
-type Written = (Record, Vec<u8>);
 
 /// Why nothing was written, and the group, so that everybody can be told.
 type Failed = (redb::Error, Vec<Job>);
@@ -87,6 +91,8 @@ pub(super) struct Writer {
     last: Seq,
     tail: watch::Sender<Seq>,
     recent: Arc<Recent>,
+    /// What the transaction under way holds; empty between two, its memory kept.
+    outgoing: Outgoing,
 }
 
 impl Writer {
@@ -99,7 +105,7 @@ impl Writer {
         tail: watch::Sender<Seq>,
         recent: Arc<Recent>,
     ) -> Self {
-        Self { database, path, options, clock, last, tail, recent }
+        Self { database, path, options, clock, last, tail, recent, outgoing: Outgoing::default() }
     }
 
     /// Ends when every sender is gone and the queue is empty.
@@ -124,8 +130,9 @@ impl Writer {
         let large = std::fs::metadata(&self.path).is_ok_and(|file| file.len() > QUICK_REPAIR_FROM_BYTES);
         transaction.set_quick_repair(large);
         let jobs = group.len();
-        let (done, written) = match self.write(&transaction, group) {
-            Ok(written) => written,
+        self.outgoing.clear();
+        let done = match self.write(&transaction, group) {
+            Ok(done) => done,
             Err((error, group)) => return fail_all(group, &error),
         };
         debug_assert_eq!(done.len(), jobs);
@@ -136,9 +143,9 @@ impl Writer {
             }
             return;
         }
-        let last = written.last().map_or(self.last, |(record, _)| record.seq);
+        let last = self.outgoing_last();
         self.last = last;
-        self.recent.extend(written.into_iter().map(|(record, bytes)| (record, bytes.len())));
+        self.recent.extend(self.outgoing.drain());
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
         for done in done {
             done.tell(Ok(()));
@@ -146,19 +153,18 @@ impl Writer {
     }
 
     /// Writes the group into the open transaction.
-    fn write(&self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<(Vec<Done>, Vec<Written>), Failed> {
-        let mut written = Vec::new();
+    fn write(&mut self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<Vec<Done>, Failed> {
         let mut results = Vec::with_capacity(group.len());
         let outcome = (|| -> Result<(), redb::Error> {
             let mut ids = transaction.open_table(IDS)?;
             for job in &mut group {
                 results.push(match job {
-                    Job::Append { facts, .. } => self.append(&mut ids, std::mem::take(facts), &mut written)?,
+                    Job::Append { facts, .. } => self.append(&mut ids, facts)?,
                     Job::Bury { letters, .. } => self.bury(transaction, letters)?,
                     Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
                 });
             }
-            block::write(transaction, &written)
+            self.outgoing.write(transaction)
         })();
         if let Err(error) = outcome {
             return Err((error, group));
@@ -167,18 +173,20 @@ impl Writer {
             Job::Append { reply, .. } => Done::Appended(reply, appended),
             Job::Bury { reply, .. } | Job::Exhume { reply, .. } => Done::Changed(reply),
         });
-        Ok((done.collect(), written))
+        Ok(done.collect())
     }
 
-    fn append(
-        &self,
-        ids: &mut Table<'_, u128, u64>,
-        facts: Vec<Encoded>,
-        written: &mut Vec<Written>,
-    ) -> Result<Vec<Appended>, redb::Error> {
-        let mut appended = Vec::with_capacity(facts.len());
-        for Encoded { fact, recorded_at, bytes } in facts {
-            let seq = written.last().map_or(self.last, |(record, _)| record.seq).next();
+    /// The last position given, counting what the transaction under way holds.
+    fn outgoing_last(&self) -> Seq {
+        self.outgoing.records.last().map_or(self.last, |(record, _)| record.seq)
+    }
+
+    fn append(&mut self, ids: &mut Table<'_, u128, u64>, facts: &mut Encoded) -> Result<Vec<Appended>, redb::Error> {
+        let mut appended = Vec::with_capacity(facts.facts.len());
+        let mut start = 0;
+        for (fact, end) in facts.facts.drain(..) {
+            let stored = &facts.bytes[std::mem::replace(&mut start, end)..end];
+            let seq = self.outgoing_last().next();
             // One walk down the index for the common case: insert, and put back what was there in the rare one.
             let known = ids.insert(fact.id.to_bits(), seq.0)?.map(|known| known.value());
             if let Some(known) = known {
@@ -186,7 +194,7 @@ impl Writer {
                 appended.push(Appended { seq: Seq(known), duplicate: true });
                 continue;
             }
-            written.push((Record { seq, recorded_at, fact }, bytes));
+            self.outgoing.push(Record { seq, recorded_at: facts.recorded_at, fact }, stored);
             appended.push(Appended { seq, duplicate: false });
         }
         Ok(appended)

@@ -1,6 +1,6 @@
 //! Conversions of what agents say while they run: `execution.*` and `step.*`.
 
-use super::{Cow, Refusal, borrowed, callee_text, domain, json, json_text, owned, parse, parse_all, parse_optional, wire};
+use super::{Cow, Refusal, borrowed, domain, json, json_text, owned, parse, parse_all, parse_optional, wire};
 
 impl<'a> From<&'a domain::ExecutionStarted> for wire::ExecutionStarted<'a> {
     fn from(event: &'a domain::ExecutionStarted) -> Self {
@@ -33,7 +33,7 @@ impl<'a> From<&'a domain::StepStarted> for wire::StepStarted<'a> {
         Self {
             execution: text!(event.execution),
             step: text!(event.step),
-            tool: callee_text(&event.tool),
+            tool: event.tool.text(),
             arguments: json_text(event.arguments.as_ref()),
         }
     }
@@ -57,7 +57,7 @@ impl<'a> From<&'a domain::StepFinished> for wire::StepFinished<'a> {
         Self {
             execution: text!(event.execution),
             step: text!(event.step),
-            tool: callee_text(&event.tool),
+            tool: event.tool.text(),
             depends_on: event.depends_on.iter().map(|step| text!(step)).collect(),
             success: event.success,
             duration_ms: event.duration_ms,

@@ -1,8 +1,6 @@
 //! Conversions of what agents and people say about the world: tools, capabilities, feedback, templates.
 
-use super::{
-    Cow, EdgeKind, RecordId, Refusal, borrowed, callee_text, domain, json, json_text, owned, parse, parse_optional, wire,
-};
+use super::{Cow, EdgeKind, RecordId, Refusal, borrowed, domain, json, json_text, owned, parse, parse_optional, wire};
 use crate::core::id::ToolId;
 
 impl<'a> From<&'a domain::ToolRegistered> for wire::ToolRegistered<'a> {
@@ -80,8 +78,7 @@ impl TryFrom<wire::ToolRemoved<'_>> for domain::ToolRemoved {
 
 impl<'a> From<&'a domain::CapabilityDeclared> for wire::CapabilityDeclared<'a> {
     fn from(event: &'a domain::CapabilityDeclared) -> Self {
-        let node =
-            |node: &'a domain::StructureNode| wire::StructureNode { id: text!(node.id), tool: callee_text(&node.callee) };
+        let node = |node: &'a domain::StructureNode| wire::StructureNode { id: text!(node.id), tool: node.callee.text() };
         let edge = |edge: &'a domain::StructureEdge| wire::StructureEdge {
             from: text!(edge.from),
             to: text!(edge.to),

@@ -1,14 +1,12 @@
 //! Conversions of the results of pml's own work: traces, embeddings, predictions.
 
-use super::{
-    Callee, Cow, DONE, Refusal, Seq, Timestamp, borrowed, callee_text, domain, owned, parse, parse_all, parse_optional, wire,
-};
+use super::{Callee, Cow, DONE, Refusal, Seq, Timestamp, borrowed, domain, owned, parse, parse_all, parse_optional, wire};
 
 impl<'a> From<&'a domain::TraceCompleted> for wire::TraceCompleted<'a> {
     fn from(event: &'a domain::TraceCompleted) -> Self {
         let step = |step: &'a domain::TraceStep| wire::TraceStep {
             step: text!(step.step),
-            tool: callee_text(&step.tool),
+            tool: step.tool.text(),
             depends_on: step.depends_on.iter().map(|on| text!(on)).collect(),
             success: step.success,
             duration_ms: step.duration_ms,
@@ -84,7 +82,7 @@ impl<'a> From<&'a domain::PredictionServed> for wire::PredictionServed<'a> {
     fn from(event: &'a domain::PredictionServed) -> Self {
         let ranked = |ranked: &'a domain::RankedOutcome| wire::RankedOutcome {
             item: match &ranked.outcome {
-                domain::Outcome::Call(callee) => callee_text(callee),
+                domain::Outcome::Call(callee) => callee.text(),
                 domain::Outcome::Done => Cow::Borrowed(DONE),
             },
             p: ranked.probability,
