@@ -5,7 +5,6 @@ use super::blend::{SIGNALS, Signal};
 use super::index::Index;
 use super::reliability::{self, SCORE_MAX};
 use super::signals::Signals;
-use crate::core::capability::Status;
 use crate::core::graph::{Node, NodeKind};
 
 /// Which items are wanted.
@@ -99,16 +98,11 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// `None` for what cannot be used: withdrawn tools, and capabilities nobody described.
+    /// `None` for what cannot be used or does not fit at all.
     fn of(index: &Index, signals: &Signals, weights: &[f64; SIGNALS], slot: usize) -> Option<Self> {
-        let node = index.documents().node(slot);
-        let state = index.state();
-        let usable = match node.kind() {
-            NodeKind::Tool(position) => !state.tools.at(position).removed,
-            NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
-        };
+        let success_rate = index.documents().success_rate(slot)?;
         let semantic: f64 = contributions(signals, weights, slot).iter().sum();
-        (usable && semantic > 0.0).then(|| Self { slot, node, semantic, success_rate: reliability::rate(state, node) })
+        (semantic > 0.0).then(|| Self { slot, node: index.documents().node(slot), semantic, success_rate })
     }
 
     /// Not capped, so that the cap makes no ties.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::bm25::Bm25;
+use super::reliability;
 use super::rows::Rows;
-use crate::core::capability::Capability;
+use crate::core::capability::{Capability, Status};
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 use crate::core::tool::Tool;
@@ -22,6 +23,8 @@ struct Text {
 pub struct Documents {
     nodes: Vec<Node>,
     texts: Vec<Option<Text>>,
+    /// How often it works; `None` for what cannot be used: withdrawn tools, and capabilities nobody described.
+    success_rates: Vec<Option<f64>>,
     /// Slots of tools and of capabilities, by position.
     tools: Vec<u32>,
     capabilities: Vec<u32>,
@@ -63,6 +66,7 @@ impl Documents {
             self.set_text(self.capabilities[position], Capability::text(capability));
         }
         self.fill(state);
+        self.success_rates = self.nodes.iter().map(|node| usable_rate(state, *node)).collect();
     }
 
     fn add(&mut self, node: Node) -> u32 {
@@ -138,6 +142,11 @@ impl Documents {
         self.vectors.row(slot)
     }
 
+    /// How often the item of a slot works; `None` for what cannot be used.
+    pub fn success_rate(&self, slot: usize) -> Option<f64> {
+        self.success_rates[slot]
+    }
+
     /// How many slots there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -146,4 +155,12 @@ impl Documents {
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
+}
+
+fn usable_rate(state: &State, node: Node) -> Option<f64> {
+    let usable = match node.kind() {
+        NodeKind::Tool(position) => !state.tools.at(position).removed,
+        NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
+    };
+    usable.then(|| reliability::rate(state, node))
 }

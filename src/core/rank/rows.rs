@@ -46,23 +46,20 @@ impl Rows {
         &self.chunks[row / CHUNK_ROWS][from..from + self.dim]
     }
 
-    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. One walk over the rows
-    /// serves all vectors, because fetching a row takes longer than multiplying it. O(rows * dim * vectors).
+    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. Chunk by chunk,
+    /// because fetching rows takes longer than multiplying them. O(rows * dim * vectors).
     pub fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len]; vectors.len()];
         if self.dim == 0 {
             return products;
         }
-        pulp::Arch::new().dispatch(|| {
-            let rows = self.chunks.iter().flat_map(|chunk| chunk.chunks_exact(self.dim));
-            for (at, row) in rows.enumerate() {
-                for (vector, products) in vectors.iter().zip(&mut products) {
-                    if vector.len() == self.dim {
-                        products[at] = dot(row, vector);
-                    }
-                }
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let from = number * CHUNK_ROWS;
+            for (vector, products) in vectors.iter().zip(&mut products).filter(|(vector, _)| vector.len() == self.dim) {
+                let products = &mut products[from..(from + CHUNK_ROWS).min(self.len)];
+                pulp::Arch::new().dispatch(ChunkProducts { rows: chunk, vector, products });
             }
-        });
+        }
         products
     }
 
@@ -76,6 +73,25 @@ impl Rows {
 
     pub fn dim(&self) -> usize {
         self.dim
+    }
+}
+
+/// The products of the rows of one chunk, which fits the processor's cache, with one vector.
+struct ChunkProducts<'a> {
+    rows: &'a [f32],
+    vector: &'a [f32],
+    products: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for ChunkProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let dim = self.vector.len();
+        for (at, product) in self.products.iter_mut().enumerate() {
+            *product = dot(&self.rows[at * dim..(at + 1) * dim], self.vector);
+        }
     }
 }
 
