@@ -137,6 +137,12 @@ impl Server {
         answer.json()
     }
 
+    /// Posts a question.
+    pub(crate) fn question(&self, path: &str, question: &Value) -> Answer {
+        let request = agent().post(format!("{}{path}", self.url())).header("content-type", "application/json");
+        Answer::read(request.send(question.to_string())).unwrap()
+    }
+
     /// The whole log.
     pub(crate) fn records(&self) -> Vec<Value> {
         self.get("/v1/events").text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -174,7 +180,13 @@ impl Server {
 
     /// Starts it again on the same directory and, it may be, another port.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// Killed and started again with more settings.
+    pub(crate) fn restart_with(&mut self, settings: &[(&str, &str)]) {
         self.kill9();
+        self.settings.extend(settings.iter().map(|(name, value)| (format!("PML__{name}"), (*value).to_owned())));
         self.process = spawn(self.home.path(), &self.settings);
     }
 }

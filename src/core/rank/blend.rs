@@ -39,8 +39,8 @@ impl Signal {
     }
 }
 
-/// What is believed before anything was seen.
-pub const PRIOR: [f64; SIGNALS] = [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0];
+/// What is believed before anything was seen: texts decide about strangers, the memory about what it knows.
+pub const PRIOR: Weights = Weights { fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0], known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0] };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
@@ -52,7 +52,7 @@ pub struct Weights {
 
 impl Default for Weights {
     fn default() -> Self {
-        Self { fresh: PRIOR, known: PRIOR }
+        PRIOR
     }
 }
 

@@ -21,8 +21,8 @@ const EXAMPLES_MIN: usize = 20;
 const STRONGEST: usize = 24;
 const STEPS: i32 = 250;
 const RATE: f64 = 0.3;
-/// Pull towards the prior.
-const PULL: f64 = 1e-3;
+/// Pull towards the prior, shared by the examples: the fewer there are, the more the prior counts.
+const PULL: f64 = 0.4;
 const MOMENTS: (f64, f64) = (0.9, 0.99);
 
 /// Fresh and known weights in one vector.
@@ -91,7 +91,7 @@ fn features(signals: &Signals, slot: usize) -> Features {
 }
 
 fn fit(examples: &[Example]) -> Weights {
-    let prior: Features = std::array::from_fn(|at| PRIOR[at % SIGNALS]);
+    let prior: Features = std::array::from_fn(|at| if at < SIGNALS { PRIOR.fresh[at] } else { PRIOR.known[at - SIGNALS] });
     let mut weights = prior;
     let (mut mean, mut square) = ([0.0; PARAMETERS], [0.0; PARAMETERS]);
     for step in 1..=STEPS {
@@ -102,7 +102,7 @@ fn fit(examples: &[Example]) -> Weights {
         #[expect(clippy::cast_precision_loss, reason = "at most EXAMPLES_MAX")]
         let count = examples.len() as f64;
         for at in 0..PARAMETERS {
-            let slope = gradient[at] / count + PULL * (weights[at] - prior[at]);
+            let slope = (gradient[at] + PULL * (weights[at] - prior[at])) / count;
             mean[at] = MOMENTS.0 * mean[at] + (1.0 - MOMENTS.0) * slope;
             square[at] = MOMENTS.1 * square[at] + (1.0 - MOMENTS.1) * slope * slope;
             let (mean, square) = (mean[at] / (1.0 - MOMENTS.0.powi(step)), square[at] / (1.0 - MOMENTS.1.powi(step)));
@@ -179,7 +179,7 @@ mod tests {
         let wrong: Features = std::array::from_fn(|at| if at == 1 { 1.0 } else { 0.2 });
         let examples: Vec<Example> = (0..30).map(|_| Example { right: vec![(right, 1.0)], wrong: vec![wrong; 5] }).collect();
         let weights = fit(&examples);
-        assert!(weights.fresh[0] > PRIOR[0] && weights.fresh[1] < PRIOR[1], "{weights:?}");
+        assert!(weights.fresh[0] > PRIOR.fresh[0] && weights.fresh[1] < PRIOR.fresh[1], "{weights:?}");
         assert!(weights.fresh.iter().chain(&weights.known).all(|weight| *weight >= 0.0));
     }
 }
