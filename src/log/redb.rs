@@ -15,7 +15,6 @@
 //! in memory (`recent`), so a live system decodes nothing it has just encoded.
 
 mod block;
-mod recent;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -26,13 +25,13 @@ use futures_util::future::{BoxFuture, ready};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::recent::Recent;
 use super::{AppendError, Appended, EventLog, OpenError, ReadError};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use block::scan;
-use recent::Recent;
 use writer::{Encoded, Job, Writer};
 
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");

@@ -21,5 +21,7 @@ mod http;
 mod http_read;
 mod learning;
 mod log_contract;
+mod nats_log;
+mod nats_server;
 mod outside;
 mod supervision;

@@ -40,6 +40,8 @@ struct Attributes<'a> {
     dataschema: Option<Cow<'a, str>>,
     #[serde(default)]
     causation: Option<Cow<'a, str>>,
+    #[serde(default)]
+    recordedat: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
@@ -50,6 +52,16 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
     let attributes: Attributes<'_> = codec::parse_json_at("", text)?;
     let data = attributes.data.map(RawValue::get);
     attributes.into_record(data, now)
+}
+
+/// Reads a record as [`recorded_to_structured`] writes it: the fact, and when a log took it.
+pub fn recorded_from_structured(bytes: &[u8]) -> Result<(NewRecord, Timestamp), Refusal> {
+    let text = utf8(bytes, "event")?;
+    let mut attributes: Attributes<'_> = codec::parse_json_at("", text)?;
+    let data = attributes.data.map(RawValue::get);
+    let recorded_at = attributes.recordedat.take().ok_or_else(|| missing("recordedat"))?;
+    let recorded_at = recorded_at.parse().map_err(|error| Refusal::invalid("recordedat", error))?;
+    Ok((attributes.into_record(data, recorded_at)?, recorded_at))
 }
 
 /// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
@@ -182,6 +194,13 @@ pub fn record_to_structured(record: &Record) -> Value {
     value["seq"] = json!(record.seq.0);
     value["recordedat"] = json!(record.recorded_at.to_string());
     value
+}
+
+/// A fact on its way into a log, as structured JSON: with the time it was taken, and without a position, which the log gives.
+pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
+    let mut value = to_structured(fact);
+    value["recordedat"] = json!(recorded_at.to_string());
+    value.to_string().into_bytes()
 }
 
 /// The event in binary mode: `ce-` headers and the data as JSON.

@@ -7,13 +7,13 @@ use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransacti
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block;
-use super::recent::Recent;
 use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, IDS, META, RedbOptions};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::Seq;
 use crate::core::time::Timestamp;
 use crate::dead::NewDeadLetter;
+use crate::log::recent::Recent;
 
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
 /// time per commit.
