@@ -22,6 +22,7 @@ pub mod nats;
 
 pub mod actors;
 pub mod publisher;
+pub mod role;
 pub mod runtime;
 
 pub mod bench;

@@ -7,6 +7,7 @@ use actix_web::web::{JsonConfig, QueryConfig};
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde_json::json;
 
+use super::answers::Refused;
 use crate::actors::execution::PublishError;
 use crate::config::Scope;
 use crate::log::ReadError;
@@ -43,6 +44,12 @@ pub(crate) enum ApiError {
     Redrive(#[from] RedriveError),
 }
 
+impl From<Refused> for ApiError {
+    fn from(Refused { field, problem }: Refused) -> Self {
+        Self::BadRequest { field, problem }
+    }
+}
+
 fn scope_name(scope: Scope) -> &'static str {
     match scope {
         Scope::Publish => "publish",
@@ -62,7 +69,7 @@ impl ResponseError for ApiError {
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Publish(PublishError::Unknown) | Self::Redrive(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Read(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -97,6 +97,12 @@ impl RedbLog {
         directory.join(Self::FILE_NAME).exists()
     }
 
+    /// Appends records of another log, which keep the time that log took them.
+    pub fn restore(&self, records: Vec<Record>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
+        let facts = records.into_iter().map(|record| Encoded::new(record.fact, record.recorded_at)).collect();
+        self.submit(|reply| Job::Append { facts, reply })
+    }
+
     fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce(oneshot::Sender<Result<T, AppendError>>) -> Job,

@@ -5,6 +5,9 @@
 //! that arbiter is busy, and die with it.
 
 mod connect;
+mod dead;
+mod intake;
+mod service;
 mod streams;
 
 use std::sync::Arc;
@@ -15,6 +18,9 @@ use futures_util::future::BoxFuture;
 
 use crate::bus::Subjects;
 use crate::config;
+pub use dead::StreamDeadLetters;
+pub(crate) use intake::{IntakeParts, run as run_intake};
+pub(crate) use service::Service;
 pub use streams::{Difference, StreamKind};
 
 /// The oldest server whose streams do what pml asks for; older ones ignore settings without a word.
