@@ -76,7 +76,7 @@ impl Bus for NatsBus {
             });
             let subscriber = subscribing.await.map_err(unavailable)?;
             let queue = Arc::new(Mutex::new(Queue::new(queue_len_max)));
-            let filling = nats.spawn(fill(subscriber, Arc::clone(&queue), alive));
+            let filling = nats.spawn(fill(subscriber, Closing(Arc::clone(&queue)), alive));
             let registration = Registration { queue, filling };
             let deliveries = stream::poll_fn(move |context| lock(&registration.queue).poll(context));
             Ok(Subscription::new(deliveries.boxed()))
@@ -85,7 +85,17 @@ impl Bus for NatsBus {
     }
 }
 
-async fn fill(mut subscriber: async_nats::Subscriber, queue: Arc<Mutex<Queue>>, mut alive: watch::Receiver<()>) {
+/// Closes the queue whichever way the task that fills it ends; the client's threads may go first.
+struct Closing(Arc<Mutex<Queue>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let waker = lock(&self.0).close();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+async fn fill(mut subscriber: async_nats::Subscriber, queue: Closing, mut alive: watch::Receiver<()>) {
     loop {
         let message = tokio::select! {
             message = subscriber.next() => message,
@@ -95,9 +105,7 @@ async fn fill(mut subscriber: async_nats::Subscriber, queue: Arc<Mutex<Queue>>, 
         let Some(message) = message else { break };
         let Ok(subject) = message.subject.as_str().parse() else { continue };
         let payload: Arc<[u8]> = message.payload.as_ref().into();
-        let waker = lock(&queue).push(&subject, &payload);
+        let waker = lock(&queue.0).push(&subject, &payload);
         waker.into_iter().for_each(Waker::wake);
     }
-    let waker = lock(&queue).close();
-    waker.into_iter().for_each(Waker::wake);
 }

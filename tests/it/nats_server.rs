@@ -42,9 +42,14 @@ impl NatsServer {
     }
 
     pub(crate) fn with(config: &Path) -> Self {
+        Self::with_environment(config, &[])
+    }
+
+    pub(crate) fn with_environment(config: &Path, environment: &[(&str, &str)]) -> Self {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (home, port) = (TempDir::new().unwrap(), free_port());
         let arguments = ["-a", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec();
-        let mut server = Self { port, config: config.to_owned(), environment: Vec::new(), arguments, child: None, home };
+        let mut server = Self { port, config: config.to_owned(), environment, arguments, child: None, home };
         server.run();
         server
     }
@@ -86,8 +91,9 @@ impl NatsServer {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn home(&self) -> &Path {
-        self.home.path()
+    /// What the server was told to be called, in a cluster.
+    pub(crate) fn name(&self) -> &str {
+        self.environment.iter().find(|(name, _)| name == "PML_NATS_NAME").map_or("", |(_, value)| value)
     }
 }
 
