@@ -1,11 +1,15 @@
 //! The door for agents: takes events from the work queue, hands them to the execution actor, and acknowledges them last.
 //!
-//! What is acknowledged is in the log or among the dead letters. What is not comes again, and is then recognised by its id. Several
-//! processes may share the queue.
+//! What is acknowledged is in the log or among the dead letters. What is not comes again, and is then recognised by its id.
+//!
+//! Every life of this task begins with a new consumer. The queue holds exactly what was not acknowledged, so a new consumer delivers
+//! that first and in order; an old one would bring what a killed process had in hand only after its patience has ended, long after
+//! the events that depend on it. So one process takes from the queue at a time.
 
 use std::pin::pin;
 use std::time::Duration;
 
+use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::{self, consumer};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
@@ -20,7 +24,6 @@ use crate::publisher::Publisher;
 
 /// The origin that dead letters show.
 const ORIGIN: &str = "nats";
-/// The durable consumer's name: whoever has the role goes on where the last one stopped.
 const CONSUMER: &str = "execution";
 /// After this long without an acknowledgement an event is delivered again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -69,8 +72,13 @@ async fn take(parts: &IntakeParts) -> Result<(), Source> {
         max_ack_pending: i64::try_from(in_flight).unwrap_or(i64::MAX),
         ..consumer::pull::Config::default()
     };
-    let stream = parts.nats.stream_name(StreamKind::In);
-    let consumer = parts.nats.jetstream().create_consumer_on_stream(config, stream).await?;
+    let stream = parts.nats.jetstream().get_stream(parts.nats.stream_name(StreamKind::In)).await?;
+    match stream.delete_consumer(CONSUMER).await {
+        Ok(_) => {}
+        Err(error) if matches!(error.kind(), ConsumerErrorKind::JetStream(_)) => {} // There is none.
+        Err(error) => return Err(error.into()),
+    }
+    let consumer = stream.create_consumer(config).await?;
     let messages = consumer.stream().max_messages_per_batch(in_flight.min(CHUNK_EVENTS * 4)).messages().await?;
     let chunks = until_stopped(messages.ready_chunks(CHUNK_EVENTS), parts.stop.clone());
     let mut answered = pin!(chunks.map(|chunk| hand_over(parts, chunk)).buffered(CHUNKS_UNDER_WAY));
