@@ -18,7 +18,7 @@ use crate::gateway;
 use crate::runtime::Runtime;
 
 /// Agents that publish at the same time; each sends the events of one run and waits for the answer.
-const PRODUCERS: usize = 256;
+pub(super) const PRODUCERS: usize = 256;
 /// Events per HTTP request, as the case is named, and connections.
 const BATCH_EVENTS: usize = 100;
 const CONNECTIONS: usize = 16;
@@ -42,7 +42,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
 }
 
 /// The run with the middle ratio.
-fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
+pub(super) fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
     runs.sort_by(|(rate, floor), (other_rate, other_floor)| (rate / floor).total_cmp(&(other_rate / other_floor)));
     let (rate, floor) = runs[runs.len() / 2];
     Case::rate(name, rate, floor)

@@ -2,6 +2,7 @@
 //! floor.
 
 pub mod ingest;
+pub mod nats;
 pub mod replay;
 mod workload;
 

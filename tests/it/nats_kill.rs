@@ -17,8 +17,8 @@ use pml::log::{EventLog, JetStreamLog};
 use pml::nats::Nats;
 use serde_json::{Value, json};
 
-use crate::nats_server::{NatsServer, cluster, settings, subjects};
 use crate::nats_serve::eventually_async;
+use crate::nats_server::{NatsServer, cluster, settings, subjects};
 use crate::run::whole;
 use crate::server::Server;
 
@@ -32,26 +32,33 @@ async fn publish(urls: Vec<String>, over: Arc<AtomicBool>, runs: Arc<AtomicUsize
     let jetstream = jetstream::context::ContextBuilder::new().timeout(Duration::from_secs(2)).build(client);
     let (jetstream, next) = (&jetstream, &AtomicUsize::new(0));
     let runs = &runs;
-    let publishing = futures_util::stream::repeat(()).take_while(|()| std::future::ready(!over.load(Ordering::Relaxed))).map(|()| async move {
-        let run = next.fetch_add(1, Ordering::Relaxed);
-        let mut ids = Vec::new();
-        for event in whole(&format!("e{run}")).as_array().unwrap() {
-            insist(jetstream, event).await;
-            ids.push(event["id"].as_str().unwrap().parse::<RecordId>().unwrap());
-        }
-        runs.fetch_add(1, Ordering::Relaxed);
-        ids
-    });
-    publishing.buffer_unordered(RUNS_UNDER_WAY).fold(BTreeSet::new(), async |mut all, ids| {
-        all.extend(ids);
-        all
-    }).await
+    let publishing = futures_util::stream::repeat(()).take_while(|()| std::future::ready(!over.load(Ordering::Relaxed))).map(
+        |()| async move {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            let mut ids = Vec::new();
+            for event in whole(&format!("e{run}")).as_array().unwrap() {
+                insist(jetstream, event).await;
+                ids.push(event["id"].as_str().unwrap().parse::<RecordId>().unwrap());
+            }
+            runs.fetch_add(1, Ordering::Relaxed);
+            ids
+        },
+    );
+    publishing
+        .buffer_unordered(RUNS_UNDER_WAY)
+        .fold(BTreeSet::new(), async |mut all, ids| {
+            all.extend(ids);
+            all
+        })
+        .await
 }
 
 async fn insist(jetstream: &jetstream::Context, event: &Value) {
     let subject = format!("pml.default.in.{}", event["type"].as_str().unwrap().trim_start_matches("pml."));
     loop {
-        let message = jetstream::message::PublishMessage::build().payload(event.to_string().into()).message_id(event["id"].as_str().unwrap());
+        let message = jetstream::message::PublishMessage::build()
+            .payload(event.to_string().into())
+            .message_id(event["id"].as_str().unwrap());
         if let Ok(sent) = jetstream.send_publish(subject.clone(), message).await
             && sent.await.is_ok()
         {

@@ -107,8 +107,10 @@ async fn every_way_to_log_in_works_and_nobody_comes_in_without() {
     };
     assert!(log_in("s3cret").await && !log_in("guess").await);
     // The pair of keys from the documentation of NATS.
-    let (public, seed) =
-        ("UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY");
+    let (public, seed) = (
+        "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4",
+        "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY",
+    );
     let (server, _home) = guarded(&format!("authorization {{ users: [{{ nkey: {public} }}] }}"));
     assert!(logs_in(&server, |nats| nats.nkey_seed = Secret::new(seed)).await);
     assert!(!logs_in(&server, |_| {}).await);
@@ -182,4 +184,37 @@ async fn with_the_shipped_permissions_an_agent_publishes_events_and_hears_predic
     let heard = futures_util::StreamExt::next(&mut predictions);
     let heard = tokio::time::timeout(Duration::from_secs(10), heard).await.expect("heard in time").unwrap();
     assert_eq!(heard.payload.as_ref(), b"next");
+}
+
+/// `docker compose` may be missing; the file is read as YAML then, which finds what a person would get wrong.
+#[test]
+fn the_compose_file_starts_three_nodes_with_the_shipped_configuration() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("docker-compose.yml")).unwrap();
+    let compose: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    let node = std::fs::read_to_string(shipped("node.conf")).unwrap();
+    let code = node.lines().filter(|line| !line.starts_with('#')).collect::<String>();
+    let asked: Vec<&str> = code
+        .split('$')
+        .skip(1)
+        .map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap())
+        .collect();
+    assert_eq!(asked.len(), 7, "{asked:?}");
+    for name in ["nats-1", "nats-2", "nats-3"] {
+        let service = &compose["services"][name];
+        assert_eq!(service["command"], serde_json::json!(["-c", "/etc/nats/node.conf"]));
+        assert_eq!(service["environment"]["PML_NATS_NAME"], name);
+        for variable in &asked {
+            assert!(service["environment"][variable].is_string(), "{name} lacks {variable}");
+        }
+        assert!(compose["volumes"].get(name).is_some(), "{name} keeps its data");
+    }
+    assert_eq!(compose["services"]["pml"]["environment"]["PML__NATS__REPLICAS"], "3");
+    let found =
+        std::process::Command::new("docker").args(["compose", "version"]).output().is_ok_and(|output| output.status.success());
+    if found {
+        let checked =
+            std::process::Command::new("docker").args(["compose", "config", "--quiet"]).current_dir(root).status().unwrap();
+        assert!(checked.success());
+    }
 }

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pml::core::event::cloud;
 use pml::core::event::{Event, NewRecord};
 use pml::core::id::{RecordId, Seq};
 use pml::core::time::Timestamp;
 use pml::core::trace::Executions;
-use pml::core::event::cloud;
 use pml::log::EventLog;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -51,7 +51,10 @@ fn an_agent_with_the_official_client_is_taken_also_while_pml_is_down() {
     let letters = dead["dead"].as_array().unwrap();
     assert_eq!(letters.len(), 4, "{dead}");
     for letter in letters {
-        assert_eq!((&letter["reason"], &letter["field"], &letter["origin"]), (&json!("invalid_field"), &json!("data.tool"), &json!("nats")));
+        assert_eq!(
+            (&letter["reason"], &letter["field"], &letter["origin"]),
+            (&json!("invalid_field"), &json!("data.tool"), &json!("nats"))
+        );
         let event: Value = serde_json::from_str(letter["event"].as_str().unwrap()).unwrap();
         assert_eq!(event["data"]["tool"], "no-server", "the original is kept");
     }
@@ -64,16 +67,16 @@ fn an_agent_with_the_official_client_is_taken_also_while_pml_is_down() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_are_answered_once_by_any_process_with_the_role() {
     let nats = NatsServer::start();
-    let _servers = ["execution,graph-sync", "query", "query"].map(|roles| {
-        Server::serving(&["--nats", &nats.url(), "--roles", roles], &[])
-    });
+    let _servers = ["execution,graph-sync", "query", "query"]
+        .map(|roles| Server::serving(&["--nats", &nats.url(), "--roles", roles], &[]));
     let client = async_nats::connect(nats.url()).await.unwrap();
     let ask = async |question: &str, asked: &str| {
         let subject = format!("pml.default.q.{question}");
         let answer = client.request(subject, asked.to_owned().into()).await.unwrap();
         serde_json::from_slice::<Value>(&answer.payload).map_err(|_| answer.headers)
     };
-    let state = eventually_async(async || ask("state", "").await.ok().filter(|state| state["templates"].as_u64() > Some(0))).await;
+    let state =
+        eventually_async(async || ask("state", "").await.ok().filter(|state| state["templates"].as_u64() > Some(0))).await;
     let tools = ask("tools", r#"{"limit": 3}"#).await.unwrap();
     assert_eq!(tools["tools"].as_array().map(Vec::len), Some(3), "{tools} {state}");
     assert!(ask("graph", r#"{"kind": "dependency"}"#).await.unwrap()["total_edges"].as_u64() > Some(0));
@@ -132,7 +135,9 @@ async fn write_history(directory: &Path, count: usize) -> Seq {
             if event["type"] == "pml.step.finished" {
                 event["data"]["tool"] = json!(format!("server{}:tool{}", run % 7, run % 101));
             }
-            batch.push(Arc::new(cloud::from_structured(event.to_string().as_bytes(), Timestamp::from_micros(run as i64)).unwrap()));
+            batch.push(Arc::new(
+                cloud::from_structured(event.to_string().as_bytes(), Timestamp::from_micros(run as i64)).unwrap(),
+            ));
         }
         let from = batch.len() - 4;
         batch[from..].iter().for_each(|fact| assert!(open.apply(fact)));
@@ -140,7 +145,8 @@ async fn write_history(directory: &Path, count: usize) -> Seq {
         let trace = open.get(&execution).unwrap().complete(&execution, false);
         let id = RecordId::derived(trace.started, &["trace", execution.as_str()]);
         let event = Event::TraceCompleted(trace);
-        let trace = Arc::new(NewRecord { id, time: Timestamp::from_micros(7), source: "pml/trace".into(), causation: None, event });
+        let trace =
+            Arc::new(NewRecord { id, time: Timestamp::from_micros(7), source: "pml/trace".into(), causation: None, event });
         open.apply(&trace);
         batch.push(trace);
         if batch.len() >= 5_000 || run + 1 == count / 5 {
@@ -204,7 +210,8 @@ fn what_was_sent_while_the_server_was_away_is_taken_once_it_is_back() {
     let waiting = std::thread::spawn(move || {
         let agent = crate::server::agent();
         eventually("the answer", || {
-            let sent = agent.post(format!("{url}/v1/events")).header("content-type", "application/json").send(events.to_string());
+            let sent =
+                agent.post(format!("{url}/v1/events")).header("content-type", "application/json").send(events.to_string());
             crate::server::Answer::read(sent).ok().filter(|answer| answer.status == 202)
         })
     });
