@@ -205,7 +205,7 @@ impl Runtime {
             address,
             stop: stopping.clone(),
         };
-        self.supervise("execution", 1, stopping.clone(), move || execution::run(admitting.clone()));
+        self.supervise("execution", 1, stopping, move || execution::run(admitting.clone()));
     }
 
     fn start_trace(&mut self, config: &Config, stopping: watch::Receiver<bool>) {

@@ -18,7 +18,7 @@ use crate::gateway;
 use crate::runtime::Runtime;
 
 /// Agents that publish at the same time; each sends the events of one run and waits for the answer.
-pub(super) const PRODUCERS: usize = 256;
+const PRODUCERS: usize = 256;
 /// Events per HTTP request, as the case is named, and connections.
 const BATCH_EVENTS: usize = 100;
 const CONNECTIONS: usize = 16;

@@ -167,8 +167,10 @@ async fn client_to_state(
     let server = Server::start(program, place)?;
     let runtime = Runtime::start_on_nats(&on(&server, config, append), Clock::system(), Roles::all()).await?;
     let count: usize = runs.iter().map(Vec::len).sum();
+    // As many events under way as the raw publisher has.
+    let agents = (WINDOW * runs.len()).div_ceil(count.max(1));
     let watch = Stopwatch::start();
-    let mut answers = streams::iter(runs).map(|run| runtime.publisher.publish(run)).buffer_unordered(ingest::PRODUCERS);
+    let mut answers = streams::iter(runs).map(|run| runtime.publisher.publish(run)).buffer_unordered(agents);
     let (mut accepted, mut last) = (0, Seq::ZERO);
     while let Some(verdicts) = answers.next().await {
         for verdict in verdicts? {

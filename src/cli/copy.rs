@@ -22,10 +22,10 @@ const BATCH_RECORDS: usize = 4_096;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Data directory, or nats://host:4222
+    /// Data directory, or `nats://host:4222`
     #[arg(long, value_name = "PLACE")]
     from: String,
-    /// Data directory, or nats://host:4222; it holds no log, or the beginning of this one
+    /// Data directory, or `nats://host:4222`; it holds no log, or the beginning of this one
     #[arg(long, value_name = "PLACE")]
     to: String,
 }
@@ -84,7 +84,9 @@ pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) 
         let expected: Vec<Seq> = missing.iter().map(|record| record.seq).collect();
         check_positions(&expected, &to.restore(missing).await?)?;
         bar.inc(records.len() as u64);
-        records.iter().for_each(|record| drop(state.apply(record)));
+        for record in &records {
+            state.apply(record);
+        }
     }
     bar.finish_and_clear();
     let rest = to.as_log().read(state.applied(), 1).await?;

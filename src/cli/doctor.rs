@@ -21,7 +21,7 @@ use crate::templates;
 pub(super) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// Where nats-server's monitoring answers, such as http://127.0.0.1:8222: then its sync setting can be read
+    /// Where nats-server's monitoring answers, such as `http://127.0.0.1:8222`: then its sync setting can be read
     #[arg(long, value_name = "URL")]
     nats_monitor: Option<String>,
 }

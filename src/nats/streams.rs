@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn each_setting_that_differs_is_named() {
         assert!(compare(&log(), &log()).is_ok());
-        let found = Config { num_replicas: 3, max_age: Duration::from_secs(60), max_messages: 0, ..log() };
+        let found = Config { num_replicas: 3, max_age: Duration::from_mins(1), max_messages: 0, ..log() };
         let error = compare(&log(), &found).unwrap_err().to_string();
         assert_eq!(
             error,

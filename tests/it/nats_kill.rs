@@ -83,7 +83,9 @@ async fn check(urls: &[String], published: &BTreeSet<RecordId>) -> State {
         let log = JetStreamLog::open(nats.clone(), 10, Clock::system()).await.ok()?;
         let records = log.read(Seq::ZERO, usize::MAX).await.ok()?;
         let mut state = State::default();
-        records.iter().for_each(|record| drop(state.apply(record)));
+        for record in &records {
+            state.apply(record);
+        }
         let known = published.iter().all(|id| state.knows(*id));
         (known && state.executions.is_empty()).then_some((records, state))
     })

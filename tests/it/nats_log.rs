@@ -81,4 +81,12 @@ mod atomic {
 
 mod pipelined {
     suite!(AppendMode::Pipelined);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_append_may_be_larger_than_what_is_under_way_at_once() {
+        let server = NatsServer::start();
+        let log = open(&server, AppendMode::Pipelined).await;
+        let answer = log.append((0..9_000).map(contract::fact).collect()).await.unwrap();
+        assert!(answer.len() == 9_000 && answer.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    }
 }

@@ -48,7 +48,7 @@ async fn a_stream_with_other_settings_is_an_error_that_says_how_it_differs() {
     let name = nats.stream_name(StreamKind::Dead);
     let stream = nats.jetstream().get_stream(&name).await.unwrap();
     let mut changed = stream.cached_info().config.clone();
-    changed.max_age = Duration::from_secs(3_600);
+    changed.max_age = Duration::from_hours(1);
     nats.jetstream().update_stream(&changed).await.unwrap();
     let error = nats.provision(5).await.unwrap_err().to_string();
     assert_eq!(error, format!("the stream {name} exists with other settings: max_age is 3600 s, pml needs 0 s"));

@@ -131,12 +131,13 @@ async fn write_history(directory: &Path, count: usize) -> Seq {
         let mut events = whole(&execution);
         for (at, event) in events.as_array_mut().unwrap().iter_mut().enumerate() {
             let at = at + run * 10;
-            event["id"] = json!(RecordId::from_parts(Timestamp::from_micros(at as i64 * 1_000), at as u128).to_string());
+            event["id"] = json!(RecordId::from_parts(Timestamp::from_micros(0).plus_millis(at as u64), at as u128).to_string());
             if event["type"] == "pml.step.finished" {
                 event["data"]["tool"] = json!(format!("server{}:tool{}", run % 7, run % 101));
             }
             batch.push(Arc::new(
-                cloud::from_structured(event.to_string().as_bytes(), Timestamp::from_micros(run as i64)).unwrap(),
+                cloud::from_structured(event.to_string().as_bytes(), Timestamp::from_micros(0).plus_millis(run as u64))
+                    .unwrap(),
             ));
         }
         let from = batch.len() - 4;

@@ -71,9 +71,8 @@ impl NatsServer {
             .unwrap();
         let port = self.port;
         eventually("the nats-server", || {
-            if child.try_wait().unwrap().is_some() {
-                panic!("nats-server did not start: {}", std::fs::read_to_string(&complaints).unwrap());
-            }
+            let said = || std::fs::read_to_string(&complaints).unwrap();
+            assert!(child.try_wait().unwrap().is_none(), "nats-server did not start: {}", said());
             TcpStream::connect(("127.0.0.1", port)).ok()
         });
         self.child = Some(child);

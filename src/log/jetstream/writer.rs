@@ -25,8 +25,8 @@ const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long the answer to "where does the stream end?" may take to come true here.
 const READ_BACK_PATIENCE: Duration = Duration::from_secs(10);
-/// Appends whose acknowledgements are awaited while the next ones are sent.
-const PIPELINE_APPENDS_MAX: usize = 1_024;
+/// Facts whose acknowledgements are awaited while the next ones are sent.
+const PIPELINE_FACTS_MAX: usize = 8_192;
 
 pub(super) struct Job {
     pub(super) facts: Vec<Encoded>,
@@ -45,10 +45,12 @@ pub(super) struct Writer {
     known: Arc<Known>,
 }
 
-/// A fact that was sent or needed not be.
-enum Slot {
+/// What the sender tells the one who waits for acknowledgements, fact by fact: an append may be larger than the pipeline.
+enum Sent {
     Known(Appended),
-    Sent(Encoded, Result<PublishAckFuture, Source>),
+    Waiting(Encoded, Result<PublishAckFuture, Source>),
+    /// The append is complete.
+    End(Reply),
 }
 
 /// What is known about a fact that is being appended.
@@ -195,11 +197,10 @@ impl Writer {
     }
 
     async fn run_pipelined(self, mut queue: mpsc::Receiver<Job>) {
-        let (sent, acknowledging) = mpsc::channel(PIPELINE_APPENDS_MAX);
+        let (sent, acknowledging) = mpsc::channel(PIPELINE_FACTS_MAX);
         let acknowledged = tokio::spawn(self.clone().acknowledge(acknowledging));
         while let Some(Job { facts, reply }) = queue.recv().await {
-            let slots = self.send_job(facts).await;
-            if sent.send((slots, reply)).await.is_err() {
+            if self.send_job(facts, &sent).await.is_err() || sent.send(Sent::End(reply)).await.is_err() {
                 break;
             }
         }
@@ -210,72 +211,83 @@ impl Writer {
     }
 
     /// Sends the facts of one append without waiting for the server. The order of sending is the order of the log.
-    async fn send_job(&self, facts: Vec<Encoded>) -> Vec<Slot> {
+    async fn send_job(&self, facts: Vec<Encoded>, sent: &mpsc::Sender<Sent>) -> Result<(), mpsc::error::SendError<Sent>> {
         if let Err(error) = self.known.learn_all().await {
-            let failed = |fact| Slot::Sent(fact, Err(error.to_string().into()));
-            return facts.into_iter().map(failed).collect();
+            for fact in facts {
+                sent.send(Sent::Waiting(fact, Err(error.to_string().into()))).await?;
+            }
+            return Ok(());
         }
         let positions = self.known.find_all(facts.iter());
         let unknown = facts.iter().zip(&positions).filter(|(_, position)| position.is_none()).map(|(fact, _)| fact);
         self.known.sending(unknown);
-        let mut slots = Vec::with_capacity(facts.len());
         for (fact, position) in facts.into_iter().zip(positions) {
-            slots.push(match position {
-                Some(seq) => Slot::Known(Appended { seq, duplicate: true }),
-                None => {
-                    let message = PublishMessage::build().headers(fact.headers()).payload(fact.payload.clone());
-                    let subject = self.subjects.log(fact.fact.event.kind());
-                    let ack = self.jetstream.send_publish(subject.as_str().to_owned(), message).await;
-                    Slot::Sent(fact, ack.map_err(Into::into))
-                }
-            });
+            let outcome = if let Some(seq) = position {
+                Sent::Known(Appended { seq, duplicate: true })
+            } else {
+                let message = PublishMessage::build().headers(fact.headers()).payload(fact.payload.clone());
+                let subject = self.subjects.log(fact.fact.event.kind());
+                let ack = self.jetstream.send_publish(subject.as_str().to_owned(), message).await;
+                Sent::Waiting(fact, ack.map_err(Into::into))
+            };
+            sent.send(outcome).await?;
         }
-        slots
+        Ok(())
     }
 
     /// Waits for acknowledgements in order. What has none is read back, and sent again if it is missing.
-    async fn acknowledge(self, mut jobs: mpsc::Receiver<(Vec<Slot>, Reply)>) {
-        while let Some((slots, reply)) = jobs.recv().await {
-            let mut fates = Vec::with_capacity(slots.len());
-            let mut stored = Vec::with_capacity(slots.len());
-            let mut missing = Vec::new();
-            for (at, slot) in slots.into_iter().enumerate() {
-                fates.push(match slot {
-                    Slot::Known(appended) => Fate::Done(appended),
-                    Slot::Sent(fact, ack) => {
-                        let ack = match ack {
-                            Ok(ack) => ack.await.map_err(Into::into),
-                            Err(error) => Err(error),
-                        };
-                        match ack {
-                            Ok(ack) => {
-                                let appended = Appended { seq: Seq(ack.sequence), duplicate: ack.duplicate };
-                                stored.push((fact, appended));
-                                Fate::Done(appended)
-                            }
-                            Err(error) => {
-                                tracing::warn!(%error, "an append was not acknowledged; reading back");
-                                missing.push((at, fact));
-                                Fate::Open
-                            }
+    async fn acknowledge(self, mut sent: mpsc::Receiver<Sent>) {
+        let (mut fates, mut stored, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(outcome) = sent.recv().await {
+            match outcome {
+                Sent::Known(appended) => fates.push(Fate::Done(appended)),
+                Sent::Waiting(fact, ack) => {
+                    let ack = match ack {
+                        Ok(ack) => ack.await.map_err(Into::into),
+                        Err(error) => Err(error),
+                    };
+                    match ack {
+                        Ok(ack) => {
+                            let appended = Appended { seq: Seq(ack.sequence), duplicate: ack.duplicate };
+                            stored.push((fact, appended));
+                            fates.push(Fate::Done(appended));
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "an append was not acknowledged; reading back");
+                            missing.push((fates.len(), fact));
+                            fates.push(Fate::Open);
                         }
                     }
-                });
+                }
+                Sent::End(reply) => {
+                    let (stored, missing) = (std::mem::take(&mut stored), std::mem::take(&mut missing));
+                    self.conclude(std::mem::take(&mut fates), stored, missing, reply).await;
+                }
             }
-            self.known.sent(stored.iter().map(|(fact, appended)| (fact, Some(appended.seq).filter(|_| !appended.duplicate))));
-            if let Some(last) = stored.iter().map(|(_, appended)| appended.seq).max() {
-                self.known.stored_up_to(last);
-            }
-            let mut failure = None;
-            if !missing.is_empty() {
-                let (places, facts): (Vec<usize>, Vec<Encoded>) = missing.into_iter().unzip();
-                let maybe_ours = facts.iter().map(Encoded::id).collect();
-                let (settled, why) = self.settle(&facts, maybe_ours).await;
-                places.into_iter().zip(settled).for_each(|(at, fate)| fates[at] = fate);
-                failure = why;
-            }
-            answer(reply, &fates, failure.as_ref());
         }
+    }
+
+    /// Answers one append, after what was not acknowledged is read back and, where it is missing, sent again.
+    async fn conclude(
+        &self,
+        mut fates: Vec<Fate>,
+        stored: Vec<(Encoded, Appended)>,
+        missing: Vec<(usize, Encoded)>,
+        reply: Reply,
+    ) {
+        self.known.sent(stored.iter().map(|(fact, appended)| (fact, Some(appended.seq).filter(|_| !appended.duplicate))));
+        if let Some(last) = stored.iter().map(|(_, appended)| appended.seq).max() {
+            self.known.stored_up_to(last);
+        }
+        let mut failure = None;
+        if !missing.is_empty() {
+            let (places, facts): (Vec<usize>, Vec<Encoded>) = missing.into_iter().unzip();
+            let maybe_ours = facts.iter().map(Encoded::id).collect();
+            let (settled, why) = self.settle(&facts, maybe_ours).await;
+            places.into_iter().zip(settled).for_each(|(at, fate)| fates[at] = fate);
+            failure = why;
+        }
+        answer(reply, &fates, failure.as_ref());
     }
 }
 
@@ -312,14 +324,13 @@ fn answer(reply: Reply, fates: &[Fate], failure: Option<&Failure>) {
         Fate::Done(appended) => Some(*appended),
         Fate::Open => None,
     };
-    let outcome = match fates.iter().map(done).collect::<Option<Vec<_>>>() {
-        Some(appended) => Ok(appended),
-        None => {
-            let partly = fates.iter().filter_map(done).any(|appended| !appended.duplicate);
-            let (unknown, text) = failure.map_or((true, "no reason"), |failure| (failure.unknown, failure.text.as_str()));
-            let text: Source = text.to_owned().into();
-            Err(if unknown || partly { AppendError::Indeterminate(text) } else { AppendError::Determinate(text) })
-        }
+    let outcome = if let Some(appended) = fates.iter().map(done).collect::<Option<Vec<_>>>() {
+        Ok(appended)
+    } else {
+        let partly = fates.iter().filter_map(done).any(|appended| !appended.duplicate);
+        let (unknown, text) = failure.map_or((true, "no reason"), |failure| (failure.unknown, failure.text.as_str()));
+        let text: Source = text.to_owned().into();
+        Err(if unknown || partly { AppendError::Indeterminate(text) } else { AppendError::Determinate(text) })
     };
     // A caller that stopped waiting does not want the answer.
     drop(reply.send(outcome));
