@@ -1,6 +1,7 @@
 //! Configuration: one struct per component, defaults in one file (`config/pml.toml`, compiled in), overrides from a file and from
 //! the environment. No other file reads settings.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,7 @@ pub struct Config {
     pub embedding: Embedding,
     pub graph: Graph,
     pub templates: Templates,
+    pub nats: Nats,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -175,6 +177,53 @@ pub struct Templates {
     pub path: String,
 }
 
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nats {
+    pub servers: Vec<Secret>,
+    pub user: String,
+    pub password: Secret,
+    pub token: Secret,
+    pub nkey_seed: Secret,
+    pub credentials: PathBuf,
+    pub tls_ca: PathBuf,
+    pub tls_cert: PathBuf,
+    pub tls_key: PathBuf,
+    pub tls_required: bool,
+    pub replicas: usize,
+    pub append: AppendMode,
+    pub duplicate_window_s: u64,
+    pub intake_events_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppendMode {
+    Atomic,
+    Pipelined,
+}
+
+/// Text that is never shown: keys, passwords, and addresses that may hold them.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for whoever has to use it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(none)" } else { "(hidden)" })
+    }
+}
+
 impl Config {
     /// The defaults, overridden by `file` if given, overridden by `PML__SECTION__KEY` from `environment`.
     pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
@@ -226,6 +275,8 @@ impl Config {
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
             ("embedding.threads", self.embedding.threads),
             ("embedding.batch_texts_max", self.embedding.batch_texts_max),
+            ("nats.replicas", self.nats.replicas),
+            ("nats.intake_events_max", self.nats.intake_events_max),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
@@ -320,6 +371,15 @@ mod tests {
         assert_eq!(config.embedding.library, Path::new("/theirs.so"));
         let config = from_env(&[("PML__EMBEDDING__LIBRARY", "/ours.so"), ("ORT_DYLIB_PATH", "/theirs.so")]).unwrap();
         assert_eq!(config.embedding.library, Path::new("/ours.so"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config =
+            from_env(&[("PML__NATS__PASSWORD", "hunter2"), ("PML__NATS__SERVERS", "['nats://me:hunter2@host']")]).unwrap();
+        assert_eq!(config.nats.password.reveal(), "hunter2");
+        let shown = format!("{config:?}");
+        assert!(shown.contains("password: (hidden)") && !shown.contains("hunter2"), "{shown}");
     }
 
     #[test]

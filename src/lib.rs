@@ -19,10 +19,12 @@ pub mod clock;
 pub mod dead;
 pub mod embed;
 pub mod log;
+pub mod nats;
 
 pub mod actors;
 pub mod ask;
 pub mod publisher;
+pub mod role;
 pub mod runtime;
 
 pub mod bench;

@@ -46,7 +46,7 @@ impl Publisher {
     /// Publishes what came through a door named `origin`, checked or refused there.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
         let mut address = self.address.clone();
-        let present = address.wait_for(Option::is_some).await.map_err(|_| PublishError::Unknown)?.clone();
+        let present = address.wait_for(Option::is_some).await.map_err(|_| PublishError::Closed)?.clone();
         let actor = present.expect("waited for an address");
         actor.send(Publish { items, origin }).await.unwrap_or(Err(PublishError::Unknown))
     }

@@ -13,24 +13,32 @@ use crate::actors::measures::{self, Measured, MeasuresParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
 use crate::ask::Asker;
-use crate::bus::{MemoryBus, SharedBus, Subjects};
+use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
+use crate::core::graph::measures::Measures;
 use crate::core::id::RecordId;
 use crate::core::intake::Limits;
+use crate::core::rank::Index;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
-use crate::embed::{self, EmbedError};
-use crate::log::{AppendError, OpenError, RedbLog, RedbOptions, SharedLog};
+use crate::embed::{self, EmbedError, SharedEmbedder};
+use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, RedbOptions, SharedLog};
 use crate::metrics::Metrics;
+use crate::nats::{self, IntakeParts, Nats, NatsError, StreamDeadLetters};
 use crate::publisher::Publisher;
+use crate::role::{Role, Roles};
 use crate::templates::{self, TemplateError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
     Log(#[from] OpenError),
+    #[error(transparent)]
+    Nats(#[from] NatsError),
+    #[error("cannot answer questions over NATS")]
+    Service(#[source] async_nats::Error),
     #[error("workspace: {0}")]
     Workspace(String),
     #[error(transparent)]
@@ -45,7 +53,7 @@ pub enum StartError {
     Fold,
 }
 
-/// A running pml, embedded. Must be started and stopped inside an actix system.
+/// A running pml, embedded or on NATS. Must be started and stopped inside an actix system.
 pub struct Runtime {
     pub publisher: Publisher,
     pub views: Views,
@@ -58,14 +66,34 @@ pub struct Runtime {
     pub subjects: Subjects,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
+    pub roles: Roles,
+    nats: Option<OnNats>,
     stop: watch::Sender<bool>,
     arbiters: Vec<actix_rt::Arbiter>,
     ended: Vec<oneshot::Receiver<()>>,
 }
 
+/// What a process on NATS runs besides the actors.
+#[derive(Default)]
+struct OnNats {
+    /// With its own stop: it ends before the actors do.
+    intake: Option<(watch::Sender<bool>, tokio::task::JoinHandle<()>)>,
+    service: Option<nats::Service>,
+}
+
+/// Where the actors read and write.
+struct Places {
+    log: SharedLog,
+    dead: Arc<dyn DeadLetters>,
+    bus: SharedBus,
+}
+
 impl Runtime {
-    /// Opens the log in the configured directory, catches up with it and starts the actors.
+    /// Opens the configured log, catches up with it and starts the actors.
     pub async fn start(config: &Config, clock: Clock) -> Result<Self, StartError> {
+        if !config.nats.servers.is_empty() {
+            return Self::start_on_nats(config, clock, Roles::all()).await;
+        }
         let store = Arc::new(open_log(config, &config.data_dir, clock.clone())?);
         let log: SharedLog = Arc::clone(&store) as SharedLog;
         let dead: Arc<dyn DeadLetters> = store;
@@ -79,9 +107,47 @@ impl Runtime {
         log: SharedLog,
         dead: Arc<dyn DeadLetters>,
     ) -> Result<Self, StartError> {
-        let workspace = config.workspace.parse().map_err(|error| StartError::Workspace(format!("{error}")))?;
-        let subjects = Subjects::new(workspace);
-        let bus: SharedBus = Arc::new(MemoryBus::default());
+        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()) };
+        Self::start_actors(config, clock, subjects(config)?, places, Roles::all()).await
+    }
+
+    /// Connects to NATS, creates or checks the streams, and starts the actors of `roles` with their doors.
+    pub async fn start_on_nats(config: &Config, clock: Clock, roles: Roles) -> Result<Self, StartError> {
+        let nats = Nats::connect(&config.nats, subjects(config)?).await?;
+        nats.provision(config.dead.letters_max).await?;
+        let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
+        let places = Places {
+            log: Arc::new(log),
+            dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
+            bus: Arc::new(NatsBus::new(nats.clone())),
+        };
+        let mut runtime = Self::start_actors(config, clock, nats.subjects().clone(), places, roles).await?;
+        let mut on_nats = OnNats::default();
+        if runtime.roles.contains(Role::Execution) {
+            let (stop, stopping) = watch::channel(false);
+            let parts = IntakeParts {
+                nats: nats.clone(),
+                publisher: runtime.publisher.clone(),
+                clock: runtime.clock.clone(),
+                stop: stopping,
+            };
+            on_nats.intake = Some((stop, nats.spawn(nats::run_intake(parts))));
+        }
+        if runtime.roles.contains(Role::Query) {
+            let service = nats::Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
+            on_nats.service = Some(service);
+        }
+        runtime.nats = Some(on_nats);
+        Ok(runtime)
+    }
+
+    async fn start_actors(
+        config: &Config,
+        clock: Clock,
+        subjects: Subjects,
+        Places { log, dead, bus }: Places,
+        roles: Roles,
+    ) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new());
         let limits = Arc::new(Limits::from(&config.limits));
         let (stop, stopping) = watch::channel(false);
@@ -93,6 +159,8 @@ impl Runtime {
         let (address, publisher_address) = watch::channel(None);
         let publisher = Publisher::new(publisher_address, Arc::clone(&limits));
         let arbiters: Vec<actix_rt::Arbiter> = (0..3).map(|_| actix_rt::Arbiter::new()).collect();
+        // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
+        let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
         let mut runtime = Self {
             publisher,
             views,
@@ -105,6 +173,8 @@ impl Runtime {
             subjects,
             metrics,
             clock,
+            roles,
+            nats: None,
             stop,
             arbiters,
             ended: Vec::new(),
@@ -113,7 +183,7 @@ impl Runtime {
         let folding = GraphSyncParts {
             log: Arc::clone(&runtime.log),
             views: view_sender,
-            bus: Arc::clone(&runtime.bus),
+            bus: told,
             subjects: runtime.subjects.clone(),
             clock: runtime.clock.clone(),
             mailbox: config.graph_sync.mailbox,
@@ -124,48 +194,83 @@ impl Runtime {
         // Open executions are part of the state: whoever needs them starts from a view that has caught up.
         let tail = *runtime.log.tail().borrow();
         runtime.views.at_least(tail).await.ok_or(StartError::Fold)?;
-        runtime.load_templates(&config.templates.path).await?;
+        if runtime.roles.contains(Role::GraphSync) {
+            runtime.load_templates(&config.templates.path).await?;
+        }
+        if runtime.roles.contains(Role::Execution) {
+            runtime.start_execution(config, limits, address, stopping.clone());
+        }
+        if runtime.roles.contains(Role::Trace) {
+            runtime.start_trace(config, stopping.clone());
+        }
+        if runtime.roles.contains(Role::Embedding) {
+            runtime.start_embedding(embedder, stopping.clone());
+        }
+        runtime.start_readers_side(config, measures_sender, index_sender, stopping);
+        Ok(runtime)
+    }
 
+    fn start_execution(
+        &mut self,
+        config: &Config,
+        limits: Arc<Limits>,
+        address: execution::Door,
+        stopping: watch::Receiver<bool>,
+    ) {
         let admitting = ExecutionParts {
-            log: Arc::clone(&runtime.log),
-            dead: Arc::clone(&runtime.dead),
-            views: runtime.views.clone(),
-            clock: runtime.clock.clone(),
+            log: Arc::clone(&self.log),
+            dead: Arc::clone(&self.dead),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
             limits,
             settings: config.execution.clone(),
-            metrics: Arc::clone(&runtime.metrics),
+            metrics: Arc::clone(&self.metrics),
             address,
             stop: stopping.clone(),
         };
-        runtime.supervise("execution", 1, stopping.clone(), move || execution::run(admitting.clone()));
+        self.supervise("execution", 1, stopping, move || execution::run(admitting.clone()));
+    }
+
+    fn start_trace(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
         let closing = TraceParts {
-            log: Arc::clone(&runtime.log),
-            views: runtime.views.clone(),
-            clock: runtime.clock.clone(),
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
             settings: config.trace.clone(),
             stop: stopping.clone(),
         };
-        runtime.supervise("trace", 2, stopping.clone(), move || trace::run(closing.clone()));
-        let measuring = MeasuresParts {
-            views: runtime.views.clone(),
-            measures: measures_sender,
-            clock: runtime.clock.clone(),
-            settings: config.graph.clone(),
-            stop: stopping.clone(),
-        };
-        runtime.supervise("measures", 2, stopping.clone(), move || measures::run(measuring.clone()));
+        self.supervise("trace", 2, stopping, move || trace::run(closing.clone()));
+    }
+
+    fn start_embedding(&mut self, embedder: SharedEmbedder, stopping: watch::Receiver<bool>) {
         let embedding = EmbeddingParts {
-            log: Arc::clone(&runtime.log),
-            views: runtime.views.clone(),
-            clock: runtime.clock.clone(),
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
             embedder,
             stop: stopping.clone(),
         };
-        runtime.supervise("embedding", 2, stopping.clone(), move || embedding::run(embedding.clone()));
-        let (views, clock) = (runtime.views.clone(), runtime.clock.clone());
-        let indexing = IndexParts { views, index: index_sender, clock, stop: stopping.clone() };
-        runtime.supervise("index", 2, stopping, move || index::run(indexing.clone()));
-        Ok(runtime)
+        self.supervise("embedding", 2, stopping, move || embedding::run(embedding.clone()));
+    }
+
+    /// What answers rest on besides the view. Every process may be asked, over HTTP if not over NATS.
+    fn start_readers_side(
+        &mut self,
+        config: &Config,
+        measures: watch::Sender<Arc<Measures>>,
+        index: watch::Sender<Arc<Index>>,
+        stopping: watch::Receiver<bool>,
+    ) {
+        let measuring = MeasuresParts {
+            views: self.views.clone(),
+            measures,
+            clock: self.clock.clone(),
+            settings: config.graph.clone(),
+            stop: stopping.clone(),
+        };
+        self.supervise("measures", 2, stopping.clone(), move || measures::run(measuring.clone()));
+        let indexing = IndexParts { views: self.views.clone(), index, clock: self.clock.clone(), stop: stopping.clone() };
+        self.supervise("index", 2, stopping, move || index::run(indexing.clone()));
     }
 
     fn supervise<F, R>(&mut self, name: &'static str, arbiter: usize, stop: watch::Receiver<bool>, incarnation: F)
@@ -213,6 +318,17 @@ impl Runtime {
 
     /// Stops the actors, then lets the log write what it holds and close its file.
     pub async fn stop(mut self) {
+        let OnNats { intake, service } = self.nats.take().unwrap_or_default();
+        if let Some(service) = service {
+            service.stop().await;
+        }
+        if let Some((stop, intake)) = intake {
+            // What it has handed over gets its verdict and its acknowledgement first.
+            stop.send_replace(true);
+            if intake.await.is_err() {
+                tracing::error!("the task that takes events from the work queue had panicked");
+            }
+        }
         self.stop.send_replace(true);
         for ended in self.ended.drain(..) {
             // The sender is dropped, never used: an error is the signal.
@@ -225,6 +341,10 @@ impl Runtime {
             }
         }
     }
+}
+
+fn subjects(config: &Config) -> Result<Subjects, StartError> {
+    config.workspace.parse().map(Subjects::new).map_err(|error| StartError::Workspace(format!("{error}")))
 }
 
 /// Opens the embedded log of `directory` with the configured sizes.

@@ -77,6 +77,9 @@ pub enum PublishError {
     /// Nothing was taken.
     #[error("too many events are waiting (execution.queue_events_max); try again in a moment")]
     Busy,
+    /// Nothing was taken.
+    #[error("this process takes no events: it is stopping, or the role 'execution' belongs to another one")]
+    Closed,
     /// Some of it may have been taken. Sending it again, with the same ids, is safe.
     #[error("the outcome is unknown; send it again with the same ids")]
     Unknown,
@@ -89,6 +92,9 @@ pub(crate) struct Publish {
     pub(crate) origin: &'static str,
 }
 
+/// Where publishers find the present incarnation.
+pub(crate) type Door = watch::Sender<Option<actix::Addr<Execution>>>;
+
 #[derive(Clone)]
 pub(crate) struct ExecutionParts {
     pub(crate) log: SharedLog,
@@ -98,8 +104,7 @@ pub(crate) struct ExecutionParts {
     pub(crate) limits: Arc<Limits>,
     pub(crate) settings: config::Execution,
     pub(crate) metrics: Arc<Metrics>,
-    /// Where publishers find the present incarnation.
-    pub(crate) address: watch::Sender<Option<actix::Addr<Execution>>>,
+    pub(crate) address: Door,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

@@ -1,5 +1,6 @@
 //! Questions: from a request through embedding and ranking to an answer. HTTP, the command line and NATS all ask here, so that
-//! everybody gets the same answer. Answers come from the newest index; asking never waits for an actor.
+//! everybody gets the same answer. Answers come from the newest index; asking never waits for an actor. It computes, and a model may
+//! take milliseconds: ask on a thread that may block.
 
 mod answer;
 mod request;
@@ -31,8 +32,6 @@ pub enum AskError {
     Invalid { field: &'static str, problem: String },
     #[error("the question cannot be embedded")]
     Embed(#[from] EmbedError),
-    #[error("the answer was not finished")]
-    Gone,
 }
 
 impl AskError {
@@ -77,18 +76,17 @@ impl Asker {
     }
 
     /// One ranked list of tools and capabilities.
-    pub async fn discover(&self, request: DiscoverRequest) -> Result<DiscoverAnswer, AskError> {
+    pub fn discover(&self, request: DiscoverRequest) -> Result<DiscoverAnswer, AskError> {
         let wanted = request.wanted()?;
         self.answer(request.intent, move |asker, index, question| {
             let found = discover(index, &question, wanted);
             let measures = request.include_related.then(|| asker.measures.current());
             Ok(DiscoverAnswer::new(index.state(), &question.intent, wanted.only, &found, measures.as_deref()))
         })
-        .await
     }
 
     /// Deprecated: tools only, ranked with the graph where tools are in use.
-    pub async fn search_tools(&self, request: SearchToolsRequest) -> Result<SearchToolsAnswer, AskError> {
+    pub fn search_tools(&self, request: SearchToolsRequest) -> Result<SearchToolsAnswer, AskError> {
         tracing::warn!("search_tools is deprecated; use discover");
         let limit = request.limit()?;
         self.answer(request.query, move |asker, index, question| {
@@ -98,11 +96,10 @@ impl Asker {
             let found = search_tools(index, &measures, &question, &context, limit);
             Ok(SearchToolsAnswer::new(index.state(), &question.intent, &found, &measures, request.include_related))
         })
-        .await
     }
 
     /// Deprecated: capabilities only.
-    pub async fn search_capabilities(&self, request: SearchCapabilitiesRequest) -> Result<DiscoverAnswer, AskError> {
+    pub fn search_capabilities(&self, request: SearchCapabilitiesRequest) -> Result<DiscoverAnswer, AskError> {
         tracing::warn!("search_capabilities is deprecated; use discover");
         let wanted = request.wanted()?;
         self.answer(request.intent, move |_, index, question| {
@@ -110,15 +107,13 @@ impl Asker {
             let answer = DiscoverAnswer::new(index.state(), &question.intent, wanted.only, &found, None);
             Ok(answer.deprecated("use discover with filter.type = \"capability\""))
         })
-        .await
     }
 
-    /// Checks the intent, embeds it and works the answer out, on a thread that may block: a model may take milliseconds, and many
-    /// tools too.
-    async fn answer<T: Send + 'static>(
+    /// Checks the intent, embeds it and works the answer out.
+    fn answer<T>(
         &self,
         intent: String,
-        work: impl FnOnce(&Self, &Index, Question) -> Result<T, AskError> + Send + 'static,
+        work: impl FnOnce(&Self, &Index, Question) -> Result<T, AskError>,
     ) -> Result<T, AskError> {
         let intent = intent.trim().to_owned();
         if intent.is_empty() {
@@ -129,13 +124,9 @@ impl Asker {
                 format!("is {} bytes long, the limit is {} (limits.intent_bytes_max)", intent.len(), self.intent_bytes_max);
             return Err(AskError::invalid("intent", problem));
         }
-        let asker = self.clone();
-        let answer = tokio::task::spawn_blocking(move || {
-            let index = asker.indexed.current();
-            let question = asker.question(&index, intent)?;
-            work(&asker, &index, question)
-        });
-        answer.await.map_err(|_| AskError::Gone)?
+        let index = self.indexed.current();
+        let question = self.question(&index, intent)?;
+        work(self, &index, question)
     }
 
     fn question(&self, index: &Index, intent: String) -> Result<Question, AskError> {

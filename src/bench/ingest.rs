@@ -46,7 +46,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
 }
 
 /// The run with the middle ratio.
-fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
+pub(super) fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
     runs.sort_by(|(rate, floor), (other_rate, other_floor)| (rate / floor).total_cmp(&(other_rate / other_floor)));
     let (rate, floor) = runs[runs.len() / 2];
     Case::rate(name, rate, floor)

@@ -4,6 +4,7 @@
 mod client;
 pub mod discover;
 pub mod ingest;
+pub mod nats;
 pub mod replay;
 mod workload;
 

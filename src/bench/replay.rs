@@ -21,7 +21,7 @@ const RUNS: usize = 3;
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let directory = scratch.join("replay");
     let config = Config { data_dir: directory.clone(), ..config.clone() };
-    let records = write_history(&config, &directory, events).await?;
+    let records = write_history(&open_log(&config, &directory, Clock::system())?, events).await?;
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         floors.push(scan_and_decode(&directory, records)?);
@@ -35,8 +35,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
 }
 
 /// A history as it would be after serving: what agents published, and the traces pml made of it.
-async fn write_history(config: &Config, directory: &Path, events: usize) -> anyhow::Result<usize> {
-    let log = open_log(config, directory, Clock::system())?;
+pub(super) async fn write_history(log: &dyn EventLog, events: usize) -> anyhow::Result<usize> {
     let clock = Clock::system();
     let mut open = Executions::default();
     let mut batch = Vec::with_capacity(APPEND_EVENTS);

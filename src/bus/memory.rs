@@ -1,13 +1,14 @@
 //! The bus inside one process: a queue per subscriber, filled by the publisher's own call.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt, StreamExt, stream};
 
-use super::{Bus, BusError, Delivery, Pattern, Subject, Subscription};
+use super::queue::{Queue, lock};
+use super::{Bus, BusError, Pattern, Subject, Subscription};
 
 #[derive(Default)]
 pub struct MemoryBus {
@@ -19,57 +20,6 @@ struct Routes {
     subscribers: BTreeMap<u64, (Pattern, Arc<Mutex<Queue>>)>,
     /// Never used twice, so that a late unsubscribe cannot hit a newer subscriber.
     last_number: u64,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    len_max: usize,
-    /// Dropped since the newest waiting message.
-    missed: u64,
-    closed: bool,
-    waker: Option<Waker>,
-}
-
-struct Waiting {
-    /// Dropped just before this message.
-    missed_before: u64,
-    subject: Subject,
-    payload: Arc<[u8]>,
-}
-
-impl Queue {
-    /// Returns whom to wake.
-    fn push(&mut self, subject: &Subject, payload: &Arc<[u8]>) -> Option<Waker> {
-        if self.waiting.len() >= self.len_max {
-            self.missed += 1;
-        } else {
-            let missed_before = std::mem::take(&mut self.missed);
-            self.waiting.push_back(Waiting { missed_before, subject: subject.clone(), payload: Arc::clone(payload) });
-        }
-        self.waker.take()
-    }
-
-    fn pop(&mut self) -> Option<Delivery> {
-        let missed = match self.waiting.front_mut() {
-            Some(waiting) => &mut waiting.missed_before,
-            None => &mut self.missed,
-        };
-        if *missed > 0 {
-            return Some(Delivery::Lagged { missed: std::mem::take(missed) });
-        }
-        self.waiting.pop_front().map(|Waiting { subject, payload, .. }| Delivery::Message { subject, payload })
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        match self.pop() {
-            None if !self.closed => {
-                self.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-            delivery => Poll::Ready(delivery),
-        }
-    }
 }
 
 /// Unsubscribes when dropped.
@@ -89,11 +39,7 @@ impl Drop for MemoryBus {
     fn drop(&mut self) {
         let subscribers = std::mem::take(&mut lock(&self.routes).subscribers);
         for (_, queue) in subscribers.into_values() {
-            let waker = {
-                let mut queue = lock(&queue);
-                queue.closed = true;
-                queue.waker.take()
-            };
+            let waker = lock(&queue).close();
             waker.into_iter().for_each(Waker::wake);
         }
     }
@@ -112,7 +58,7 @@ impl Bus for MemoryBus {
     }
 
     fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>> {
-        let queue = Arc::new(Mutex::new(Queue { len_max: queue_len_max.max(1), ..Queue::default() }));
+        let queue = Arc::new(Mutex::new(Queue::new(queue_len_max)));
         let mut routes = lock(&self.routes);
         routes.last_number += 1;
         let number = routes.last_number;
@@ -124,13 +70,10 @@ impl Bus for MemoryBus {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::Delivery;
 
     fn message(text: &str) -> Delivery {
         Delivery::Message { subject: "a".parse().unwrap(), payload: text.as_bytes().into() }

@@ -1,9 +1,11 @@
 //! Transient messages: predictions, notices, questions. What must not be lost belongs in the log.
 //!
-//! The port is [`Bus`]; `memory` is the bus inside one process. Names live in `subject`; `contract` holds the suite every adapter
+//! The port is [`Bus`]; `memory` is the bus inside one process, `nats` the one between processes. Names live in `subject`; `contract` holds the suite every adapter
 //! must pass.
 
 mod memory;
+mod nats;
+mod queue;
 pub mod subject;
 
 #[cfg(feature = "testing")]
@@ -16,6 +18,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub use memory::MemoryBus;
+pub use nats::NatsBus;
 pub use subject::{Pattern, Subject, Subjects, Workspace};
 
 /// The message was not sent, or nobody knows. Delivery is at most once, so the caller may drop it or send it again as it likes.

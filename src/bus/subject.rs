@@ -216,6 +216,15 @@ impl Subjects {
         self.subject("q", &encoded_path(question))
     }
 
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Everything of one class, such as `log`.
+    pub(crate) fn all(&self, class: &str) -> Pattern {
+        Pattern(format!("pml.{}.{class}.{REST}", self.workspace).into())
+    }
+
     pub fn all_notices(&self) -> Pattern {
         Pattern(format!("pml.{}.notify.{REST}", self.workspace).into())
     }

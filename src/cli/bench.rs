@@ -1,12 +1,14 @@
 //! `pml bench`: speed, as ratios to a floor measured in the same run.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{Case, discover, ingest, replay};
+use crate::bench::{self, Case, discover, ingest, replay};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -24,6 +26,18 @@ pub(super) struct IngestArguments {
     /// How many events
     #[arg(long, default_value_t = 200_000)]
     events: usize,
+    #[command(flatten)]
+    nats: NatsArguments,
+}
+
+#[derive(Args)]
+struct NatsArguments {
+    /// Measure with the log on JetStream instead, on a nats-server started for it
+    #[arg(long)]
+    nats: bool,
+    /// The program to start
+    #[arg(long, env = "PML_NATS_SERVER", value_name = "PATH", default_value = "nats-server")]
+    nats_server: PathBuf,
 }
 
 #[derive(Args)]
@@ -31,14 +45,23 @@ pub(super) struct ReplayArguments {
     /// How many events
     #[arg(long, default_value_t = 1_000_000)]
     events: usize,
+    #[command(flatten)]
+    nats: NatsArguments,
 }
 
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     let scratch = Scratch::new("bench")?;
+    let path = scratch.path();
     let (name, cases) = match command {
         Command::Discover => ("discover", discover::run(&config)?),
-        Command::Ingest(arguments) => ("ingest", ingest::run(&config, scratch.path(), arguments.events).await?),
-        Command::Replay(arguments) => ("replay", replay::run(&config, scratch.path(), arguments.events).await?),
+        Command::Ingest(IngestArguments { events, nats }) if nats.nats => {
+            ("ingest", bench::nats::ingest(&config, &nats.nats_server, path, events).await?)
+        }
+        Command::Ingest(arguments) => ("ingest", ingest::run(&config, path, arguments.events).await?),
+        Command::Replay(ReplayArguments { events, nats }) if nats.nats => {
+            ("replay", bench::nats::replay(&config, &nats.nats_server, path, events).await?)
+        }
+        Command::Replay(arguments) => ("replay", replay::run(&config, path, arguments.events).await?),
     };
     output.json(&json!({"bench": name, "cases": cases}));
     let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));

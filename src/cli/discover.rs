@@ -35,11 +35,11 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         limit: Some(arguments.limit.into()),
         include_related: arguments.related,
     };
-    let answer = match Source::open(&arguments.place, &config)? {
+    let answer = match Source::open(&arguments.place, &config).await? {
         Source::Server(remote) => remote.ask("/v1/discover", &json!(request))?,
-        source @ Source::Directory(_) => {
+        source => {
             let asker = Asker::of_state(source.state().await?, &config).map_err(anyhow::Error::from)?;
-            json!(asker.discover(request).await.map_err(anyhow::Error::from)?)
+            json!(asker.discover(request).map_err(anyhow::Error::from)?)
         }
     };
     output.json(&answer);

@@ -1,5 +1,7 @@
 //! `pml doctor`: is everything there that pml needs, and if not, what to do.
 
+mod nats;
+
 use std::path::Path;
 
 use clap::Args;
@@ -20,6 +22,9 @@ use crate::templates;
 pub(super) struct Arguments {
     #[command(flatten)]
     place: Place,
+    /// Where nats-server's monitoring answers, such as `http://127.0.0.1:8222`: then its sync setting can be read
+    #[arg(long, value_name = "URL")]
+    nats_monitor: Option<String>,
 }
 
 enum Finding {
@@ -39,6 +44,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         ("log", check_log(directory, &config).await),
         ("access", check_access(&config)),
         ("server", check_server(&arguments.place, &config)),
+        ("nats", nats::check(arguments.place.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
     ];
     let word = |finding: &Finding| match finding {
         Finding::Good(_) => "ok",

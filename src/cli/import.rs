@@ -140,7 +140,7 @@ pub(super) struct ExportArguments {
 }
 
 pub(super) async fn export(arguments: ExportArguments, config: Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, &config)?;
+    let source = Source::open(&arguments.place, &config).await?;
     let bar = output.progress("reading", source.tail()?.0);
     let mut exporter = Exporter::default();
     let reading = source.visit(Seq::ZERO, |record| {

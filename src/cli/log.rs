@@ -17,6 +17,8 @@ pub(super) enum Command {
     Tail(TailArguments),
     /// All records in order, or a part of them
     Cat(CatArguments),
+    /// Copy a log from a data directory to NATS or back; the state folded from the copy is the same, bit for bit
+    Copy(super::copy::Arguments),
     /// Read every record, check the order, fold everything and print the digest
     Verify(VerifyArguments),
 }
@@ -58,12 +60,13 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
     match command {
         Command::Tail(arguments) => tail(arguments, &config, output).await,
         Command::Cat(arguments) => cat(arguments, &config, output).await,
+        Command::Copy(arguments) => super::copy::run(arguments, &config, output).await,
         Command::Verify(arguments) => verify(arguments, &config, output).await,
     }
 }
 
 async fn tail(arguments: TailArguments, config: &Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, config)?;
+    let source = Source::open(&arguments.place, config).await?;
     let mut after = Seq(source.tail()?.0.saturating_sub(arguments.lines));
     let reading = source.visit(after, |record| {
         after = record.seq;
@@ -86,7 +89,7 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
         Some(name) => Some(name.parse().map_err(|_| anyhow::anyhow!("--kind: '{name}' is no kind of event"))?),
         None => None,
     };
-    let source = Source::open(&arguments.place, config)?;
+    let source = Source::open(&arguments.place, config).await?;
     let reading = source.visit(Seq(arguments.from.saturating_sub(1)), |record| {
         if arguments.to.is_some_and(|to| record.seq.0 > to) {
             return Ok(false);
@@ -129,7 +132,7 @@ fn summary(event: &Event) -> String {
 }
 
 async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, config)?;
+    let source = Source::open(&arguments.place, config).await?;
     let bar = output.progress("verifying", source.tail()?.0);
     let mut state = State::default();
     let mut problems = Vec::new();

@@ -10,6 +10,7 @@
 //! | 5 | verification found damage |
 
 mod bench;
+mod copy;
 mod dead;
 mod demo;
 mod discover;
@@ -101,6 +102,9 @@ struct Place {
     /// Data directory of a server that is not running
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// NATS servers that keep the log, separated by commas
+    #[arg(long, env = "PML_NATS", hide_env_values = true, value_name = "URL", conflicts_with_all = ["url", "data"])]
+    nats: Option<String>,
 }
 
 pub fn main() -> ExitCode {

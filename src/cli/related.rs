@@ -30,9 +30,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    let answer = match Source::open(&arguments.place, &config)? {
+    let answer = match Source::open(&arguments.place, &config).await? {
         Source::Server(remote) => ask(&remote, &arguments)?,
-        source @ Source::Directory(_) => compute(&source, &arguments, &config).await?,
+        source => compute(&source, &arguments, &config).await?,
     };
     output.json(&answer);
     print(&answer, output);

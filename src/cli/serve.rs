@@ -9,8 +9,9 @@ use serde_json::json;
 use super::output::Output;
 use super::{Failure, Outcome};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::gateway;
+use crate::role::{Role, Roles};
 use crate::runtime::Runtime;
 
 #[derive(Args)]
@@ -21,6 +22,12 @@ pub(super) struct Arguments {
     /// Data directory [default: `data_dir`]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Keep the log on these NATS servers, separated by commas [default: nats.servers]
+    #[arg(long, env = "PML_NATS", hide_env_values = true, value_name = "URL", value_delimiter = ',')]
+    nats: Vec<String>,
+    /// What this process does on NATS: execution, trace, graph-sync, query [default: all]
+    #[arg(long, value_name = "ROLE", value_delimiter = ',')]
+    roles: Vec<Role>,
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
@@ -30,11 +37,28 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     if let Some(listen) = arguments.listen {
         config.set_listen(listen)?;
     }
-    let runtime = Runtime::start(&config, Clock::system()).await?;
+    if !arguments.nats.is_empty() {
+        config.nats.servers = arguments.nats.into_iter().map(Secret::new).collect();
+    }
+    let on_nats = !config.nats.servers.is_empty();
+    let roles = if arguments.roles.is_empty() { Roles::all() } else { arguments.roles.into_iter().collect() };
+    let runtime = if on_nats {
+        Runtime::start_on_nats(&config, Clock::system(), roles).await?
+    } else if roles == Roles::all() {
+        Runtime::start(&config, Clock::system()).await?
+    } else {
+        return Err(anyhow::anyhow!("--roles needs --nats: an embedded pml is one process").into());
+    };
     let (server, address) = gateway::serve(&runtime, &config.http)?;
     let applied = runtime.views.current().applied();
-    output.say(format!("pml listens on http://{address} with the log in {} ({applied} records)", config.data_dir.display()));
-    output.json(&json!({"listen": address.to_string(), "data_dir": config.data_dir, "records": applied.0}));
+    if on_nats {
+        output.say(format!("pml listens on http://{address} with the log on NATS ({applied} records): {}", runtime.roles));
+        output.json(&json!({"listen": address.to_string(), "roles": runtime.roles.names(), "records": applied.0}));
+    } else {
+        let directory = config.data_dir.display();
+        output.say(format!("pml listens on http://{address} with the log in {directory} ({applied} records)"));
+        output.json(&json!({"listen": address.to_string(), "data_dir": config.data_dir, "records": applied.0}));
+    }
     until_stopped(server).await?;
     output.say("stopping");
     runtime.stop().await;

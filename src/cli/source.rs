@@ -1,35 +1,49 @@
-//! Reading records, from a running server or from a data directory.
+//! Reading records, from a running server, from a data directory or from NATS.
 
 use std::path::Path;
 
 use super::Place;
 use super::remote::Remote;
+use crate::bus::Subjects;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::log::{EventLog, RedbLog};
+use crate::log::{EventLog, JetStreamLog, RedbLog};
+use crate::nats::Nats;
 use crate::runtime::open_log;
 
 const BATCH_RECORDS: usize = 4_096;
 
 pub(super) enum Source {
     Directory(Box<RedbLog>),
+    Nats(Box<JetStreamLog>),
     Server(Remote),
 }
 
 impl Source {
-    pub(super) fn open(place: &Place, config: &Config) -> anyhow::Result<Self> {
-        match &place.data {
-            Some(directory) => Ok(Self::Directory(Box::new(open_existing(directory, config)?))),
-            None => Ok(Self::Server(Remote::new(place, config))),
+    pub(super) async fn open(place: &Place, config: &Config) -> anyhow::Result<Self> {
+        match (&place.data, &place.nats) {
+            (Some(directory), _) => Ok(Self::Directory(Box::new(open_existing(directory, config)?))),
+            (None, Some(urls)) => Ok(Self::Nats(Box::new(open_on_nats(urls, config).await?))),
+            (None, None) => Ok(Self::Server(Remote::new(place, config))),
+        }
+    }
+
+    /// The log itself, where there is no server in between.
+    fn log(&self) -> Option<&dyn EventLog> {
+        match self {
+            Self::Directory(log) => Some(log.as_ref()),
+            Self::Nats(log) => Some(log.as_ref()),
+            Self::Server(_) => None,
         }
     }
 
     pub(super) fn tail(&self) -> anyhow::Result<Seq> {
         match self {
             Self::Directory(log) => Ok(*log.tail().borrow()),
+            Self::Nats(log) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),
         }
     }
@@ -47,28 +61,24 @@ impl Source {
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.
     pub(super) async fn visit(&self, after: Seq, mut visit: impl FnMut(Record) -> anyhow::Result<bool>) -> anyhow::Result<()> {
-        match self {
-            Self::Directory(log) => {
-                let mut after = after;
-                loop {
-                    let records = log.read(after, BATCH_RECORDS).await?;
-                    let Some(last) = records.last() else { return Ok(()) };
-                    after = last.seq;
-                    for record in records {
-                        if !visit(record)? {
-                            return Ok(());
-                        }
-                    }
+        if let Self::Server(remote) = self {
+            let path = format!("/v1/events?from={}", after.next());
+            for line in remote.lines(&path, "application/x-ndjson")? {
+                if !visit(parse_record(&line?)?)? {
+                    break;
                 }
             }
-            Self::Server(remote) => {
-                let path = format!("/v1/events?from={}", after.next());
-                for line in remote.lines(&path, "application/x-ndjson")? {
-                    if !visit(parse_record(&line?)?)? {
-                        break;
-                    }
+            return Ok(());
+        }
+        let (log, mut after) = (self.log().expect("everything but a server is a log"), after);
+        loop {
+            let records = log.read(after, BATCH_RECORDS).await?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.seq;
+            for record in records {
+                if !visit(record)? {
+                    return Ok(());
                 }
-                Ok(())
             }
         }
     }
@@ -78,6 +88,19 @@ impl Source {
 pub(super) fn open_existing(directory: &Path, config: &Config) -> anyhow::Result<RedbLog> {
     anyhow::ensure!(RedbLog::exists(directory), "{} holds no pml log", directory.display());
     Ok(open_log(config, directory, Clock::system())?)
+}
+
+/// Connects to NATS, and makes the streams of the workspace if they are missing.
+pub(super) async fn open_on_nats(urls: &str, config: &Config) -> anyhow::Result<JetStreamLog> {
+    let nats = connect(urls, config).await?;
+    nats.provision(config.dead.letters_max).await?;
+    Ok(JetStreamLog::open(nats, config.log.queue_appends_max, Clock::system()).await?)
+}
+
+pub(super) async fn connect(urls: &str, config: &Config) -> anyhow::Result<Nats> {
+    let mut settings = config.nats.clone();
+    settings.servers = urls.split(',').map(Secret::new).collect();
+    Ok(Nats::connect(&settings, Subjects::new(config.workspace.parse()?)).await?)
 }
 
 /// A record as the server streams it.

@@ -1,23 +1,34 @@
 //! `POST /v1/discover`, `/v1/search_tools`, `/v1/search_capabilities`: questions about an intent.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Json};
+use actix_web::web::{Data, Json, block};
+use serde::Serialize;
 
 use super::Gateway;
 use super::error::ApiError;
-use crate::ask::{DiscoverRequest, SearchCapabilitiesRequest, SearchToolsRequest};
+use crate::ask::{AskError, Asker, DiscoverRequest, SearchCapabilitiesRequest, SearchToolsRequest};
 
 pub(super) async fn discover(request: Json<DiscoverRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(gateway.asker.discover(request.into_inner()).await?))
+    answer(&gateway, |asker| asker.discover(request.into_inner())).await
 }
 
 pub(super) async fn search_tools(request: Json<SearchToolsRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(gateway.asker.search_tools(request.into_inner()).await?))
+    answer(&gateway, |asker| asker.search_tools(request.into_inner())).await
 }
 
 pub(super) async fn search_capabilities(
     request: Json<SearchCapabilitiesRequest>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(gateway.asker.search_capabilities(request.into_inner()).await?))
+    answer(&gateway, |asker| asker.search_capabilities(request.into_inner())).await
+}
+
+/// On a thread that may block, so that a slow model holds up nobody else.
+async fn answer<T: Serialize + Send + 'static>(
+    gateway: &Gateway,
+    ask: impl FnOnce(&Asker) -> Result<T, AskError> + Send + 'static,
+) -> Result<HttpResponse, ApiError> {
+    let asker = gateway.asker.clone();
+    let answer = block(move || ask(&asker)).await.map_err(|_| ApiError::Stopping)??;
+    Ok(HttpResponse::Ok().json(answer))
 }

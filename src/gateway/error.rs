@@ -7,6 +7,7 @@ use actix_web::web::{JsonConfig, QueryConfig};
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde_json::json;
 
+use super::answers::Refused;
 use crate::actors::execution::PublishError;
 use crate::ask::AskError;
 use crate::config::Scope;
@@ -40,10 +41,18 @@ pub(crate) enum ApiError {
     Publish(#[from] PublishError),
     #[error(transparent)]
     Ask(#[from] AskError),
+    #[error("the server is stopping")]
+    Stopping,
     #[error("cannot read the log")]
     Read(#[from] ReadError),
     #[error(transparent)]
     Redrive(#[from] RedriveError),
+}
+
+impl From<Refused> for ApiError {
+    fn from(Refused { field, problem }: Refused) -> Self {
+        Self::BadRequest { field, problem }
+    }
 }
 
 fn scope_name(scope: Scope) -> &'static str {
@@ -65,7 +74,9 @@ impl ResponseError for ApiError {
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Publish(PublishError::Unknown) | Self::Redrive(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) | Self::Stopping => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Read(_) | Self::Ask(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -1,6 +1,7 @@
 //! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the routes.
 //! Readers are answered from the newest view and never wait for an actor.
 
+pub(crate) mod answers;
 mod ask;
 mod auth;
 mod dead;
@@ -28,6 +29,7 @@ use crate::dead::DeadLetters;
 use crate::log::SharedLog;
 use crate::metrics::Metrics;
 use crate::publisher::Publisher;
+use crate::role::Role;
 use crate::runtime::Runtime;
 
 pub use auth::{hash_key, new_key};
@@ -47,6 +49,8 @@ pub(crate) struct Gateway {
     dead: Arc<dyn DeadLetters>,
     metrics: Arc<Metrics>,
     clock: Clock,
+    /// The execution actor belongs to this process.
+    takes_events: bool,
     settings: config::Http,
 }
 
@@ -61,6 +65,7 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
         dead: Arc::clone(&runtime.dead),
         metrics: Arc::clone(&runtime.metrics),
         clock: runtime.clock.clone(),
+        takes_events: runtime.roles.contains(Role::Execution),
         settings: settings.clone(),
     });
     let server = HttpServer::new(move || {

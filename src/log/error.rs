@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::core::event::codec::Corrupt;
 use crate::core::id::Seq;
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {

@@ -1,10 +1,12 @@
 //! The append-only history: the one truth, of which everything else is a fold.
 //!
-//! The port is [`EventLog`]; `memory` is the double used by tests and benches, `redb` the embedded log. `contract` holds the suite
-//! every adapter must pass, also behind `faulty`, which fails before or after the write.
+//! The port is [`EventLog`]; `memory` is the double used by tests and benches, `redb` the embedded log, `jetstream`
+//! the log on NATS. `contract` holds the suite every adapter must pass, also behind `faulty`, which fails before or after the write.
 
 mod error;
+mod jetstream;
 mod memory;
+mod recent;
 mod redb;
 
 #[cfg(feature = "testing")]
@@ -20,6 +22,7 @@ use tokio::sync::watch;
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 pub use error::{AppendError, OpenError, ReadError};
+pub use jetstream::JetStreamLog;
 pub use memory::MemoryLog;
 pub use redb::{RedbLog, RedbOptions, scan};
 

@@ -15,7 +15,6 @@
 //! in memory (`recent`), so a live system decodes nothing it has just encoded.
 
 mod block;
-mod recent;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -26,13 +25,13 @@ use futures_util::future::{BoxFuture, ready};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::recent::Recent;
 use super::{AppendError, Appended, EventLog, OpenError, ReadError};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use block::scan;
-use recent::Recent;
 use writer::{Encoded, Job, Writer};
 
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
@@ -96,6 +95,12 @@ impl RedbLog {
     /// Whether `directory` holds a log.
     pub fn exists(directory: &Path) -> bool {
         directory.join(Self::FILE_NAME).exists()
+    }
+
+    /// Appends records of another log, which keep the time that log took them.
+    pub fn restore(&self, records: Vec<Record>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
+        let facts = Encoded::new(records.into_iter().map(|record| (record.fact, record.recorded_at)));
+        self.submit(|reply| Job::Append { facts, reply })
     }
 
     fn submit<T: Send + 'static>(
@@ -171,7 +176,8 @@ fn storage(error: impl Into<redb::Error>) -> ReadError {
 
 impl EventLog for RedbLog {
     fn append(&self, facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
-        let facts = Encoded::new(facts, self.clock.now());
+        let now = self.clock.now();
+        let facts = Encoded::new(facts.into_iter().map(|fact| (fact, now)));
         self.submit(|reply| Job::Append { facts, reply })
     }
 

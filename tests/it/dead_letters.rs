@@ -8,7 +8,7 @@ fn open(home: &TempDir, dead_letters_max: usize) -> RedbLog {
     RedbLog::open(home.path(), options, Clock::system()).expect("the directory is ours")
 }
 
-fn letter(name: &str) -> NewDeadLetter {
+pub(crate) fn letter(name: &str) -> NewDeadLetter {
     NewDeadLetter {
         reason: "unknown_kind".to_owned(),
         field: "type".to_owned(),
@@ -19,44 +19,53 @@ fn letter(name: &str) -> NewDeadLetter {
     }
 }
 
-async fn bury<const N: usize>(log: &RedbLog, names: [&str; N]) {
+pub(crate) async fn bury<const N: usize>(log: &dyn DeadLetters, names: [&str; N]) {
     log.bury(names.map(letter).into()).await.expect("the log takes letters");
 }
 
-async fn list(log: &RedbLog, after: u64, limit: usize) -> Vec<DeadLetter> {
+pub(crate) async fn list(log: &dyn DeadLetters, after: u64, limit: usize) -> Vec<DeadLetter> {
     log.list(after, limit).await.expect("the log can be read")
 }
 
-fn letters(listed: &[DeadLetter]) -> Vec<NewDeadLetter> {
+pub(crate) fn letters(listed: &[DeadLetter]) -> Vec<NewDeadLetter> {
     listed.iter().map(|dead| dead.letter.clone()).collect()
 }
 
-#[tokio::test]
-async fn buried_letters_are_listed_page_by_page_as_they_came() {
-    let home = TempDir::new().unwrap();
-    let log = open(&home, 100);
-    assert_eq!(list(&log, 0, 10).await, []);
-    bury(&log, ["a", "b"]).await;
-    bury(&log, ["c", "d", "e"]).await;
-    let all = list(&log, 0, 10).await;
+/// What every store of dead letters does; it is empty and keeps at least five.
+pub(crate) async fn lists_page_by_page_and_removes(dead: &dyn DeadLetters) {
+    assert_eq!(list(dead, 0, 10).await, []);
+    bury(dead, ["a", "b"]).await;
+    bury(dead, ["c", "d", "e"]).await;
+    let all = list(dead, 0, 10).await;
     assert_eq!(letters(&all), ["a", "b", "c", "d", "e"].map(letter));
     assert!(all.windows(2).all(|pair| pair[0].number < pair[1].number && pair[0].at < pair[1].at));
-    assert_eq!(list(&log, 0, 2).await, all[..2]);
-    assert_eq!(list(&log, all[1].number, 2).await, all[2..4]);
-    assert_eq!(list(&log, all[3].number, 2).await, all[4..]);
-    assert_eq!(list(&log, all[4].number, 2).await, []);
+    assert_eq!(list(dead, 0, 2).await, all[..2]);
+    assert_eq!(list(dead, all[1].number, 2).await, all[2..4]);
+    assert_eq!(list(dead, all[3].number, 2).await, all[4..]);
+    assert_eq!(list(dead, all[4].number, 2).await, []);
+    for _ in 0..2 {
+        dead.remove(vec![all[0].number, all[2].number, all[3].number, 999]).await.unwrap();
+        assert_eq!(list(dead, 0, 10).await, [all[1].clone(), all[4].clone()]);
+    }
+    // A number is never given to another letter, also if the last one is gone.
+    dead.remove(vec![all[4].number]).await.unwrap();
+    bury(dead, ["f"]).await;
+    assert!(list(dead, all[1].number, 10).await[0].number > all[4].number);
+}
+
+/// At a limit of three.
+pub(crate) async fn the_oldest_give_way(dead: &dyn DeadLetters) {
+    bury(dead, ["a", "b"]).await;
+    bury(dead, ["c", "d"]).await;
+    assert_eq!(letters(&list(dead, 0, 10).await), ["b", "c", "d"].map(letter));
+    bury(dead, ["e", "f", "g", "h", "i"]).await;
+    assert_eq!(letters(&list(dead, 0, 10).await), ["g", "h", "i"].map(letter));
 }
 
 #[tokio::test]
-async fn removed_letters_are_gone_and_removing_them_again_is_harmless() {
+async fn buried_letters_are_listed_page_by_page_and_removed_ones_are_gone() {
     let home = TempDir::new().unwrap();
-    let log = open(&home, 100);
-    bury(&log, ["a", "b", "c"]).await;
-    let all = list(&log, 0, 10).await;
-    for _ in 0..2 {
-        log.remove(vec![all[0].number, all[2].number, 999]).await.unwrap();
-        assert_eq!(list(&log, 0, 10).await, all[1..2]);
-    }
+    lists_page_by_page_and_removes(&open(&home, 100)).await;
 }
 
 /// Two people redrive the same letters; between their removals a new letter comes. It must not answer to an old number.
@@ -77,12 +86,7 @@ async fn a_number_is_never_given_to_another_letter() {
 #[tokio::test]
 async fn the_oldest_letters_give_way_at_the_limit() {
     let home = TempDir::new().unwrap();
-    let log = open(&home, 3);
-    bury(&log, ["a", "b"]).await;
-    bury(&log, ["c", "d"]).await;
-    assert_eq!(letters(&list(&log, 0, 10).await), ["b", "c", "d"].map(letter));
-    bury(&log, ["e", "f", "g", "h", "i"]).await;
-    assert_eq!(letters(&list(&log, 0, 10).await), ["g", "h", "i"].map(letter));
+    the_oldest_give_way(&open(&home, 3)).await;
 }
 
 #[tokio::test]

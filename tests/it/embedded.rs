@@ -68,6 +68,7 @@ impl Embedded {
             match self.runtime.publisher.publish(facts.to_vec()).await {
                 Ok(verdicts) => return (verdicts, unknown),
                 Err(PublishError::Unknown) => unknown += 1,
+                Err(closed @ PublishError::Closed) => panic!("{closed}"),
                 Err(PublishError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         }

@@ -19,12 +19,12 @@ fn installed(variable: &str) -> Option<PathBuf> {
     path
 }
 
-fn python(script: &str, argument: &str, input: &str) -> Option<Value> {
+pub(crate) fn python(script: &str, arguments: &[&str], input: &str) -> Option<Value> {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/outside").join(script);
     let mut command = Command::new(installed("PML_TEST_PYTHON")?);
     let mut child = command
         .arg(script)
-        .arg(argument)
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -39,7 +39,7 @@ fn python(script: &str, argument: &str, input: &str) -> Option<Value> {
 #[test]
 fn an_agent_with_the_official_cloudevents_library_is_understood_in_every_mode() {
     let server = Server::start();
-    let Some(answers) = python("agent.py", server.url(), "") else { return };
+    let Some(answers) = python("agent.py", &[server.url()], "") else { return };
     let statuses: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["results"][0]["status"]).collect();
     assert_eq!(statuses, [&json!("accepted"); 4], "{answers}");
     let trace = server.closed_trace("python-1");
@@ -81,7 +81,7 @@ fn patterns_match_what_a_real_nats_server_matches() {
         .collect();
     let Some(server) = nats_server() else { return };
     let url = format!("nats://{}", server.1);
-    let Some(theirs) = python("subjects.py", &url, &json!(pairs).to_string()) else { return };
+    let Some(theirs) = python("subjects.py", &[&url], &json!(pairs).to_string()) else { return };
     let theirs: Vec<bool> = serde_json::from_value(theirs).unwrap();
     let differing: Vec<_> = pairs.iter().zip(ours.iter().zip(&theirs)).filter(|(_, (ours, theirs))| ours != theirs).collect();
     assert!(differing.is_empty(), "{differing:?}");

@@ -70,6 +70,7 @@ impl Answer {
 
 pub(crate) struct Server {
     home: TempDir,
+    arguments: Vec<String>,
     settings: Vec<(String, String)>,
     process: Process,
 }
@@ -88,12 +89,18 @@ impl Server {
 
     /// With settings such as `("LIMITS__STEPS_MAX", "3")`.
     pub(crate) fn with(settings: &[(&str, &str)]) -> Self {
+        Self::serving(&[], settings)
+    }
+
+    /// With arguments of `pml serve` such as `["--roles", "trace"]`, and with settings.
+    pub(crate) fn serving(arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let quick = [("TRACE__SETTLE_MS", "20"), ("EXECUTION__REORDER_WAIT_MS", "200")];
         let settings = quick.iter().chain(settings).map(|(name, value)| (format!("PML__{name}"), (*value).to_owned()));
         let settings: Vec<_> = settings.collect();
         let home = TempDir::new().unwrap();
-        let process = spawn(home.path(), &settings);
-        Self { home, settings, process }
+        let process = spawn(home.path(), &arguments, &settings);
+        Self { home, arguments, settings, process }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -187,7 +194,7 @@ impl Server {
     pub(crate) fn restart_with(&mut self, settings: &[(&str, &str)]) {
         self.kill9();
         self.settings.extend(settings.iter().map(|(name, value)| (format!("PML__{name}"), (*value).to_owned())));
-        self.process = spawn(self.home.path(), &self.settings);
+        self.process = spawn(self.home.path(), &self.arguments, &self.settings);
     }
 }
 
@@ -208,11 +215,12 @@ fn data_below(home: &Path) -> PathBuf {
     home.join("data")
 }
 
-fn spawn(home: &Path, settings: &[(String, String)]) -> Process {
+fn spawn(home: &Path, arguments: &[String], settings: &[(String, String)]) -> Process {
     let complaints = home.join("stderr.txt");
     let mut child = pml()
         .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data"])
         .arg(data_below(home))
+        .args(arguments)
         .envs(settings.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -42,6 +42,8 @@ struct Attributes<'a> {
     #[serde(borrow, default)]
     causation: Option<Text<'a>>,
     #[serde(borrow, default)]
+    recordedat: Option<Text<'a>>,
+    #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
 
@@ -71,6 +73,16 @@ pub fn from_batch(text: &str, now: impl Fn() -> Timestamp) -> Option<Vec<(&str, 
         }
         rest = after.strip_prefix(',')?.trim_start_matches(SPACE);
     }
+}
+
+/// Reads a record as [`recorded_to_structured`] writes it: the fact, and when a log took it.
+pub fn recorded_from_structured(bytes: &[u8]) -> Result<(NewRecord, Timestamp), Refusal> {
+    let text = utf8(bytes, "event")?;
+    let mut attributes: Attributes<'_> = codec::parse_json_at("", text)?;
+    let data = attributes.data.map(RawValue::get);
+    let recorded_at = attributes.recordedat.take().ok_or_else(|| missing("recordedat"))?;
+    let recorded_at = recorded_at.parse().map_err(|error| Refusal::invalid("recordedat", error))?;
+    Ok((attributes.into_record(data, recorded_at)?, recorded_at))
 }
 
 /// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
@@ -203,6 +215,26 @@ pub fn record_to_structured(record: &Record) -> Value {
     value["seq"] = json!(record.seq.0);
     value["recordedat"] = json!(record.recorded_at.to_string());
     value
+}
+
+/// A fact on its way into a log, as structured JSON: with the time it was taken, and without a position, which the log gives.
+pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
+    let mut attributes = attributes(fact);
+    attributes.push(("recordedat", recorded_at.to_string()));
+    attributes.push(("datacontenttype", "application/json".to_owned()));
+    let mut bytes = Vec::with_capacity(768);
+    bytes.push(b'{');
+    for (name, value) in attributes {
+        bytes.extend_from_slice(b"\"");
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(b"\":");
+        serde_json::to_writer(&mut bytes, &value).expect("writing to memory cannot fail");
+        bytes.push(b',');
+    }
+    bytes.extend_from_slice(b"\"data\":");
+    serde_json::to_writer(&mut bytes, &codec::to_json(&fact.event)).expect("writing to memory cannot fail");
+    bytes.push(b'}');
+    bytes
 }
 
 /// The event in binary mode: `ce-` headers and the data as JSON.
@@ -351,6 +383,19 @@ mod tests {
         let (headers, body) = to_binary(&given);
         let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         assert_eq!(from_binary(headers, &body, NOW).unwrap(), given);
+    }
+
+    #[test]
+    fn a_recorded_event_survives_with_its_time() {
+        let given =
+            from_structured(&event(json!({"causation": "01ARZ3NDEKTSV4RRFFQ69G5FAW", "source": "a \"b\" \u{e9}"})), NOW)
+                .unwrap();
+        let recorded_at = NOW.plus_micros(7);
+        let bytes = recorded_to_structured(&given, recorded_at);
+        assert_eq!(recorded_from_structured(&bytes).unwrap(), (given.clone(), recorded_at));
+        assert_eq!(from_structured(&bytes, NOW).unwrap(), given, "and it is an ordinary event");
+        let missing = recorded_from_structured(&event(json!({}))).unwrap_err();
+        assert_eq!((missing.field(), missing.reason()), ("recordedat", "missing_field"));
     }
 
     #[test]

@@ -7,13 +7,13 @@ use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransacti
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block::Outgoing;
-use super::recent::Recent;
 use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, IDS, META, RedbOptions};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::Seq;
 use crate::core::time::Timestamp;
 use crate::dead::NewDeadLetter;
+use crate::log::recent::Recent;
 
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
 /// time per commit.
@@ -23,20 +23,19 @@ const USUAL_RECORD_BYTES: usize = 256;
 
 /// Facts with their stored forms. Made by the caller's thread: the writer's time is everybody's.
 pub(super) struct Encoded {
-    recorded_at: Timestamp,
-    /// Each with the end of its stored form in `bytes`.
-    facts: Vec<(Arc<NewRecord>, usize)>,
+    /// Each with when it was taken, and the end of its stored form in `bytes`.
+    facts: Vec<(Arc<NewRecord>, Timestamp, usize)>,
     bytes: Vec<u8>,
 }
 
 impl Encoded {
-    pub(super) fn new(facts: Vec<Arc<NewRecord>>, recorded_at: Timestamp) -> Self {
+    pub(super) fn new(facts: impl ExactSizeIterator<Item = (Arc<NewRecord>, Timestamp)>) -> Self {
         let mut bytes = Vec::with_capacity(facts.len() * USUAL_RECORD_BYTES);
-        let encode = |fact: Arc<NewRecord>| {
+        let encode = |(fact, recorded_at): (Arc<NewRecord>, Timestamp)| {
             bytes = stored::encode_after(&fact, recorded_at, std::mem::take(&mut bytes));
-            (fact, bytes.len())
+            (fact, recorded_at, bytes.len())
         };
-        Self { recorded_at, facts: facts.into_iter().map(encode).collect(), bytes }
+        Self { facts: facts.map(encode).collect(), bytes }
     }
 }
 
@@ -184,7 +183,7 @@ impl Writer {
     fn append(&mut self, ids: &mut Table<'_, u128, u64>, facts: &mut Encoded) -> Result<Vec<Appended>, redb::Error> {
         let mut appended = Vec::with_capacity(facts.facts.len());
         let mut start = 0;
-        for (fact, end) in facts.facts.drain(..) {
+        for (fact, recorded_at, end) in facts.facts.drain(..) {
             let stored = &facts.bytes[std::mem::replace(&mut start, end)..end];
             let seq = self.outgoing_last().next();
             // One walk down the index for the common case: insert, and put back what was there in the rare one.
@@ -194,7 +193,7 @@ impl Writer {
                 appended.push(Appended { seq: Seq(known), duplicate: true });
                 continue;
             }
-            self.outgoing.push(Record { seq, recorded_at: facts.recorded_at, fact }, stored);
+            self.outgoing.push(Record { seq, recorded_at, fact }, stored);
             appended.push(Appended { seq, duplicate: false });
         }
         Ok(appended)

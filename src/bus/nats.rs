@@ -1,0 +1,111 @@
+//! The bus between processes: core NATS.
+//!
+//! Publishing hands the message to a task that sends in order; subscribing starts a task that fills the subscriber's queue, so that
+//! a slow subscriber is told exactly what it missed instead of being cut off by the client library. A subscription holds for
+//! what this bus publishes after it; messages of other connections follow as soon as the server has seen the subscription.
+
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, ready};
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::{mpsc, watch};
+
+use super::queue::{Queue, lock};
+use super::{Bus, BusError, Pattern, Subject, Subscription};
+use crate::nats::Nats;
+
+/// Messages that wait for the connection; more are refused. While the connection is down, nothing is worth keeping longer.
+const OUTGOING_MAX: usize = 8_192;
+
+pub struct NatsBus {
+    nats: Nats,
+    outgoing: mpsc::Sender<(Subject, Bytes)>,
+    /// Dropped with the bus, which ends its subscriptions.
+    alive: watch::Sender<()>,
+}
+
+impl NatsBus {
+    pub fn new(nats: Nats) -> Self {
+        let (outgoing, mut waiting) = mpsc::channel::<(Subject, Bytes)>(OUTGOING_MAX);
+        let client = nats.client().clone();
+        nats.spawn(async move {
+            while let Some((subject, payload)) = waiting.recv().await {
+                if let Err(error) = client.publish(subject.as_str().to_owned(), payload).await {
+                    tracing::debug!(%error, %subject, "message not sent");
+                }
+            }
+        });
+        Self { nats, outgoing, alive: watch::Sender::new(()) }
+    }
+}
+
+/// Ends the task that fills the queue.
+struct Registration {
+    queue: Arc<Mutex<Queue>>,
+    filling: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // The task holds the client's subscriber, whose end unsubscribes.
+        self.filling.abort();
+    }
+}
+
+impl Bus for NatsBus {
+    fn publish(&self, subject: Subject, payload: Arc<[u8]>) -> BoxFuture<'static, Result<(), BusError>> {
+        let sent = self.outgoing.try_send((subject, Bytes::copy_from_slice(&payload)));
+        let outcome = sent.map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => BusError::Unavailable("too many messages wait for the connection".into()),
+            mpsc::error::TrySendError::Closed(_) => BusError::Closed,
+        });
+        ready(outcome).boxed()
+    }
+
+    fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>> {
+        let (nats, alive) = (self.nats.clone(), self.alive.subscribe());
+        let client = self.nats.client().clone();
+        async move {
+            let unavailable = |error: Box<dyn std::error::Error + Send + Sync>| BusError::Unavailable(error);
+            let subscribing = nats.run(async move {
+                let subscriber = client.subscribe(pattern.as_str().to_owned()).await?;
+                client.flush().await?;
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(subscriber)
+            });
+            let subscriber = subscribing.await.map_err(unavailable)?;
+            let queue = Arc::new(Mutex::new(Queue::new(queue_len_max)));
+            let filling = nats.spawn(fill(subscriber, Closing(Arc::clone(&queue)), alive));
+            let registration = Registration { queue, filling };
+            let deliveries = stream::poll_fn(move |context| lock(&registration.queue).poll(context));
+            Ok(Subscription::new(deliveries.boxed()))
+        }
+        .boxed()
+    }
+}
+
+/// Closes the queue whichever way the task that fills it ends; the client's threads may go first.
+struct Closing(Arc<Mutex<Queue>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let waker = lock(&self.0).close();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+async fn fill(mut subscriber: async_nats::Subscriber, queue: Closing, mut alive: watch::Receiver<()>) {
+    loop {
+        let message = tokio::select! {
+            message = subscriber.next() => message,
+            // Nothing is ever sent here: this resolves when the bus is gone.
+            _ = alive.changed() => None,
+        };
+        let Some(message) = message else { break };
+        let Ok(subject) = message.subject.as_str().parse() else { continue };
+        let payload: Arc<[u8]> = message.payload.as_ref().into();
+        let waker = lock(&queue.0).push(&subject, &payload);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}

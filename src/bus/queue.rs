@@ -1,0 +1,72 @@
+//! What waits for one subscriber: bounded, and each gap reported once, at its place.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::{Delivery, Subject};
+
+pub(super) struct Queue {
+    waiting: VecDeque<Waiting>,
+    len_max: usize,
+    /// Dropped since the newest waiting message.
+    missed: u64,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+struct Waiting {
+    /// Dropped just before this message.
+    missed_before: u64,
+    subject: Subject,
+    payload: Arc<[u8]>,
+}
+
+impl Queue {
+    /// Holds at least one message.
+    pub(super) fn new(len_max: usize) -> Self {
+        Self { waiting: VecDeque::new(), len_max: len_max.max(1), missed: 0, closed: false, waker: None }
+    }
+
+    /// Nothing will be pushed any more. Returns whom to wake.
+    pub(super) fn close(&mut self) -> Option<Waker> {
+        self.closed = true;
+        self.waker.take()
+    }
+
+    /// Returns whom to wake.
+    pub(super) fn push(&mut self, subject: &Subject, payload: &Arc<[u8]>) -> Option<Waker> {
+        if self.waiting.len() >= self.len_max {
+            self.missed += 1;
+        } else {
+            let missed_before = std::mem::take(&mut self.missed);
+            self.waiting.push_back(Waiting { missed_before, subject: subject.clone(), payload: Arc::clone(payload) });
+        }
+        self.waker.take()
+    }
+
+    fn pop(&mut self) -> Option<Delivery> {
+        let missed = match self.waiting.front_mut() {
+            Some(waiting) => &mut waiting.missed_before,
+            None => &mut self.missed,
+        };
+        if *missed > 0 {
+            return Some(Delivery::Lagged { missed: std::mem::take(missed) });
+        }
+        self.waiting.pop_front().map(|Waiting { subject, payload, .. }| Delivery::Message { subject, payload })
+    }
+
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        match self.pop() {
+            None if !self.closed => {
+                self.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            delivery => Poll::Ready(delivery),
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,96 @@
+//! What the connected NATS server does with what it acknowledges. Said plainly: a client cannot see when a server syncs to disk, so
+//! this says what follows from pml's own settings, and reads the server's monitoring page if it is told where.
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::cli::source::connect;
+use crate::config::{AppendMode, Config};
+use crate::nats::StreamKind;
+
+pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Config) -> Finding {
+    let configured: Vec<&str> = config.nats.servers.iter().map(crate::config::Secret::reveal).collect();
+    let urls = urls.map_or_else(|| configured.join(","), str::to_owned);
+    if urls.is_empty() {
+        return Finding::Note("not used: the log is a file in the data directory".to_owned());
+    }
+    let nats = match connect(&urls, config).await {
+        Ok(nats) => nats,
+        Err(error) => return Finding::Bad(error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")),
+    };
+    let (version, cluster) = nats.server();
+    let place = cluster.map_or_else(|| "a single server".to_owned(), |cluster| format!("the cluster '{cluster}'"));
+    let jetstream = nats.jetstream().clone();
+    let name = nats.stream_name(StreamKind::Log);
+    let stream = nats.run(async move { jetstream.get_stream(name).await }).await;
+    let (records, replicas) = match &stream {
+        Ok(stream) => {
+            let info = stream.cached_info();
+            (format!("{} records", info.state.messages), info.config.num_replicas)
+        }
+        Err(_) => ("no log yet".to_owned(), config.nats.replicas),
+    };
+    let synced = match monitor.map(read_sync) {
+        Some(Ok(synced)) => Some(synced),
+        Some(Err(error)) => return Finding::Bad(format!("cannot read {}: {error}", monitor.unwrap_or_default())),
+        None => None,
+    };
+    let durability = durability(config.nats.append, replicas, synced.as_ref());
+    Finding::Good(format!("nats-server {version}, {place}; {records}, {replicas} replicas; {durability}"))
+}
+
+/// How a server syncs, in its own words.
+enum Sync {
+    Always,
+    Every(String),
+}
+
+fn durability(append: AppendMode, replicas: usize, sync: Option<&Sync>) -> String {
+    let server = match sync {
+        Some(Sync::Always) => {
+            "the server syncs every message to disk before it acknowledges (sync_interval: always)".to_owned()
+        }
+        Some(Sync::Every(interval)) => format!("the server acknowledges first and syncs to disk every {interval}"),
+        None => "nats-server acknowledges before it syncs to disk unless its sync_interval is always (a client cannot see it; \
+                 --nats-monitor reads it)"
+            .to_owned(),
+    };
+    match (append, replicas, sync) {
+        (_, _, Some(Sync::Always)) => server,
+        (AppendMode::Atomic, 1, _) => {
+            format!("records are appended in atomic batches, each synced before it is acknowledged; else {server}")
+        }
+        (_, 1, _) => format!("{server}: a power failure may take the last acknowledged records; set nats.append = \"atomic\""),
+        _ => format!("{server}: acknowledged means held by a majority of {replicas} servers, so losing one loses nothing"),
+    }
+}
+
+fn read_sync(monitor: &str) -> anyhow::Result<Sync> {
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(std::time::Duration::from_secs(5))).build().into();
+    let varz: Value = agent.get(format!("{}/varz", monitor.trim_end_matches('/'))).call()?.body_mut().read_json()?;
+    let config = &varz["jetstream"]["config"];
+    if config["sync_always"] == true {
+        return Ok(Sync::Always);
+    }
+    let nanoseconds =
+        config["sync_interval"].as_u64().ok_or_else(|| anyhow::anyhow!("the server says nothing about JetStream"))?;
+    Ok(Sync::Every(format!("{} s", nanoseconds / 1_000_000_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_about_durability_follows_from_the_settings() {
+        let check = |append, replicas, sync: Option<Sync>, expected: &str| {
+            let said = durability(append, replicas, sync.as_ref());
+            assert!(said.contains(expected), "{said}");
+        };
+        check(AppendMode::Atomic, 1, None, "each synced before it is acknowledged");
+        check(AppendMode::Pipelined, 1, None, "may take the last acknowledged records");
+        check(AppendMode::Pipelined, 1, Some(Sync::Always), "syncs every message");
+        check(AppendMode::Pipelined, 3, Some(Sync::Every("120 s".to_owned())), "a majority of 3 servers");
+    }
+}

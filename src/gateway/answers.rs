@@ -1,0 +1,117 @@
+//! Questions about what is known, as functions of a view: HTTP (`read`) and the NATS service give the same answers.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::dto::{CapabilityDto, EdgeDto, ToolDto};
+use crate::core::event::Kind;
+use crate::core::state::State;
+
+const PAGE_DEFAULT: usize = 100;
+pub(super) const PAGE_MAX: usize = 1_000;
+const EDGES_MAX: usize = 100_000;
+
+/// A question that makes no sense, by the field that is wrong.
+pub(crate) struct Refused {
+    pub(crate) field: &'static str,
+    pub(crate) problem: String,
+}
+
+/// A question asked as a JSON object, or as nothing.
+pub(crate) fn question<Q: DeserializeOwned>(value: &Value) -> Result<Q, Refused> {
+    let members = if value.is_null() { json!({}) } else { value.clone() };
+    serde_json::from_value(members).map_err(|error| Refused { field: "question", problem: error.to_string() })
+}
+
+/// Which part of a list: `limit` entries after the one named `after`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    pub(super) after: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
+impl Page {
+    pub(super) fn limit(&self, max: usize) -> Result<usize, Refused> {
+        match self.limit.unwrap_or(PAGE_DEFAULT) {
+            limit if (1..=max).contains(&limit) => Ok(limit),
+            limit => Err(Refused { field: "limit", problem: format!("is {limit}, it must be from 1 to {max}") }),
+        }
+    }
+
+    /// The entries of this page of a list sorted by id, and the id to ask on from.
+    fn cut<T>(&self, items: impl Iterator<Item = T>, id: impl Fn(&T) -> String) -> Result<(Vec<T>, Option<String>), Refused> {
+        let limit = self.limit(PAGE_MAX)?;
+        let mut rest = items.skip_while(|item| self.after.as_ref().is_some_and(|after| id(item) <= *after));
+        let page: Vec<T> = rest.by_ref().take(limit).collect();
+        let next = if rest.next().is_some() { page.last().map(&id) } else { None };
+        Ok((page, next))
+    }
+}
+
+pub(crate) fn tools(view: &State, page: &Page) -> Result<Value, Refused> {
+    let (tools, next) = page.cut(view.tools.iter(), |tool| tool.id.to_string())?;
+    let tools: Vec<ToolDto<'_>> = tools.into_iter().map(Into::into).collect();
+    Ok(json!({"tools": tools, "next": next, "based_on_seq": view.applied().0}))
+}
+
+pub(crate) fn capabilities(view: &State, page: &Page) -> Result<Value, Refused> {
+    let (capabilities, next) = page.cut(view.capabilities.iter(), |capability| capability.id.to_string())?;
+    let capabilities: Vec<CapabilityDto<'_>> = capabilities.into_iter().map(|found| CapabilityDto::new(found, view)).collect();
+    Ok(json!({"capabilities": capabilities, "next": next, "based_on_seq": view.applied().0}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GraphQuery {
+    limit: Option<usize>,
+    /// Only edges of this kind.
+    kind: Option<String>,
+}
+
+/// The strongest edges first: by weight, then by observations, then by ends.
+pub(crate) fn graph(view: &State, query: &GraphQuery) -> Result<Value, Refused> {
+    let limit = Page { after: None, limit: query.limit.or(Some(PAGE_MAX)) }.limit(EDGES_MAX)?;
+    let wanted = |name: &str| query.kind.as_deref().is_none_or(|kind| kind == name);
+    let counted =
+        view.graph.edges().filter(|((_, _, kind), _)| wanted(kind.name())).map(|(key, edge)| EdgeDto::new(view, *key, edge));
+    let membership = view
+        .capabilities
+        .iter()
+        .filter(|_| wanted("contains"))
+        .flat_map(|capability| capability.members.iter().map(move |member| EdgeDto::contains(view, capability, *member)));
+    let mut edges: Vec<EdgeDto> = counted.chain(membership).collect();
+    let total = edges.len();
+    edges.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(b.observations.cmp(&a.observations)));
+    edges.truncate(limit);
+    Ok(json!({
+        "nodes": view.tools.len() + view.capabilities.len(),
+        "total_edges": total,
+        "edges": edges,
+        "based_on_seq": view.applied().0,
+    }))
+}
+
+/// Position, digest and sizes of the view. The digest reads the whole state: ask for it, do not poll it.
+pub(crate) fn state(view: &State) -> Value {
+    let (embedded, texts) = view.vectors.coverage();
+    let kinds: Value = Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(view.count(*kind)))).collect();
+    json!({
+        "applied_seq": view.applied().0,
+        "digest": view.digest().to_string(),
+        "events": kinds,
+        "duplicates": view.duplicates(),
+        "late": view.late(),
+        "tools": view.tools.len(),
+        "capabilities": view.capabilities.len(),
+        "edges": view.graph.edge_count(),
+        "open_executions": view.executions.len(),
+        "traces": view.executions.traces_len(),
+        "templates": view.templates.len(),
+        "intents": view.memory.len(),
+        "texts": texts,
+        "texts_embedded": embedded,
+        "embedding_model": view.vectors.model().map(|model| &**model),
+    })
+}

@@ -1,0 +1,236 @@
+//! What this process knows of the stream: how far it has read, the last records, and the position of every id.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::message::{self, Encoded};
+use super::scan::Scans;
+use crate::core::event::Record;
+use crate::core::event::codec::Corrupt;
+use crate::core::id::{RecordId, Seq};
+use crate::log::ReadError;
+use crate::log::recent::Recent;
+
+/// How far the follower goes ahead of its readers while it learns what was there before; half of what `recent` keeps.
+const AHEAD_RECORDS: u64 = 16_384;
+
+pub(super) struct Known {
+    recent: Recent,
+    ids: Mutex<Ids>,
+    /// The last position that can be read: stored, though perhaps still on its way to this process.
+    tail: watch::Sender<Seq>,
+    /// The last position the follower has delivered.
+    followed: watch::Sender<Seq>,
+    /// How far the follower may go.
+    wanted: watch::Sender<Seq>,
+    /// The tail when this log was opened: once the follower is there, every id of the past is known.
+    past: Seq,
+}
+
+#[derive(Default)]
+struct Ids {
+    positions: BTreeMap<RecordId, Seq>,
+    /// Facts on their way to the server, so that nobody decodes what this process has just encoded. Members leave when they come
+    /// back by the stream, or when their append has failed or was a duplicate.
+    under_way: BTreeMap<RecordId, Encoded>,
+    /// The first record that cannot be read. The follower stops before it.
+    damage: Option<(Seq, Corrupt)>,
+}
+
+/// A message on its way into the window.
+pub(super) struct Arrival {
+    pub(super) seq: Seq,
+    pub(super) id: RecordId,
+    pub(super) payload: Bytes,
+}
+
+impl Known {
+    pub(super) fn new(tail: Seq) -> Self {
+        let wanted = if tail == Seq::ZERO { Seq(u64::MAX) } else { Seq::ZERO };
+        Self {
+            recent: Recent::default(),
+            ids: Mutex::default(),
+            tail: watch::Sender::new(tail),
+            followed: watch::Sender::new(Seq::ZERO),
+            wanted: watch::Sender::new(wanted),
+            past: tail,
+        }
+    }
+
+    fn ids(&self) -> MutexGuard<'_, Ids> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tail(&self) -> watch::Receiver<Seq> {
+        self.tail.subscribe()
+    }
+
+    pub(super) fn followed(&self) -> Seq {
+        *self.followed.borrow()
+    }
+
+    /// Something is stored at `seq`, though it may not have come back yet.
+    pub(super) fn stored_up_to(&self, seq: Seq) {
+        advance(&self.tail, seq);
+    }
+
+    fn want(&self, seq: Seq) {
+        advance(&self.wanted, seq);
+    }
+
+    /// Waits until the follower may go on.
+    pub(super) async fn is_wanted(&self) {
+        let followed = self.followed();
+        // The sender is ours: waiting cannot fail.
+        drop(self.wanted.subscribe().wait_for(|wanted| *wanted > followed).await);
+    }
+
+    /// Takes what the stream delivered, in order.
+    pub(super) fn arrive(&self, arrivals: Vec<Arrival>) -> Result<(), ReadError> {
+        let mut ours = Vec::with_capacity(arrivals.len());
+        {
+            let mut ids = self.ids();
+            for arrival in &arrivals {
+                ids.positions.entry(arrival.id).or_insert(arrival.seq);
+                ours.push(ids.under_way.remove(&arrival.id));
+            }
+        }
+        let mut records = Vec::with_capacity(arrivals.len());
+        let mut failure = None;
+        for (arrival, ours) in arrivals.into_iter().zip(ours) {
+            let Arrival { seq, id, payload } = arrival;
+            let size = payload.len();
+            let record = match ours {
+                // Another process may have written the same id with other content: compare, do not assume.
+                Some(Encoded { fact, recorded_at, payload: sent }) if sent == payload => Record { seq, recorded_at, fact },
+                _ => match message::decode(seq, id, &payload) {
+                    Ok(record) => record,
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                },
+            };
+            records.push((record, size));
+        }
+        if let Some((last, _)) = records.last() {
+            let last = last.seq;
+            self.recent.extend(records);
+            self.followed.send_replace(last);
+            advance(&self.tail, last);
+            if last >= self.past {
+                self.want(Seq(u64::MAX));
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Remembers where the stream cannot be read, and wakes those who wait for it.
+    pub(super) fn damaged(&self, seq: Seq, source: Corrupt) {
+        self.ids().damage = Some((seq, source));
+        self.followed.send_modify(|_| ());
+    }
+
+    pub(super) fn find(&self, id: RecordId) -> Option<Seq> {
+        self.ids().positions.get(&id).copied()
+    }
+
+    pub(super) fn find_all<'a>(&self, facts: impl Iterator<Item = &'a Encoded>) -> Vec<Option<Seq>> {
+        let ids = self.ids();
+        facts.map(|fact| ids.positions.get(&fact.id()).copied()).collect()
+    }
+
+    /// Facts that are about to be sent.
+    pub(super) fn sending<'a>(&self, facts: impl Iterator<Item = &'a Encoded>) {
+        let mut ids = self.ids();
+        for fact in facts {
+            ids.under_way.entry(fact.id()).or_insert_with(|| fact.clone());
+        }
+    }
+
+    /// What became of facts that were sent: their positions, or `None` if they are not stored or were already.
+    pub(super) fn sent<'a>(&self, outcomes: impl Iterator<Item = (&'a Encoded, Option<Seq>)>) {
+        let mut last = Seq::ZERO;
+        {
+            let mut ids = self.ids();
+            for (fact, seq) in outcomes {
+                if let Some(seq) = seq {
+                    ids.positions.entry(fact.id()).or_insert(seq);
+                    last = last.max(seq);
+                } else {
+                    ids.under_way.remove(&fact.id());
+                }
+            }
+        }
+        self.stored_up_to(last);
+    }
+
+    /// Waits until everything up to `seq` has come.
+    pub(super) async fn follow_to(&self, seq: Seq) -> Result<(), ReadError> {
+        self.want(Seq(u64::MAX));
+        self.reach(seq).await
+    }
+
+    /// Waits until every id that was there when the log was opened is known.
+    pub(super) async fn learn_all(&self) -> Result<(), ReadError> {
+        if self.followed() >= self.past {
+            return Ok(());
+        }
+        self.follow_to(self.past).await
+    }
+
+    async fn reach(&self, seq: Seq) -> Result<(), ReadError> {
+        let mut followed = self.followed.subscribe();
+        loop {
+            if *followed.borrow_and_update() >= seq {
+                return Ok(());
+            }
+            if let Some((at, source)) = self.ids().damage.clone() {
+                return Err(ReadError::Corrupt { seq: at, source });
+            }
+            // The sender is ours: waiting cannot fail.
+            drop(followed.changed().await);
+        }
+    }
+
+    /// The answer to a read, if it needs no waiting.
+    pub(super) fn read_now(&self, after: Seq, limit: usize) -> Option<Vec<Record>> {
+        let end = *self.tail.borrow();
+        if limit == 0 || after >= end {
+            return Some(Vec::new());
+        }
+        let records = self.recent.read(after, limit)?;
+        let last = records.last()?.seq;
+        self.want(Seq(last.0.saturating_add(AHEAD_RECORDS)));
+        (records.len() == limit || last >= end).then_some(records)
+    }
+
+    /// The records after `after` up to the present tail, at most `limit`.
+    pub(super) async fn read(&self, scans: &Scans, after: Seq, limit: usize) -> Result<Vec<Record>, ReadError> {
+        let end = *self.tail.borrow();
+        let mut records: Vec<Record> = Vec::new();
+        let mut position = after;
+        while records.len() < limit && position < end {
+            let left = limit - records.len();
+            self.want(Seq(position.0.saturating_add(AHEAD_RECORDS)));
+            match self.recent.read(position, left) {
+                Some(page) if !page.is_empty() => records.extend(page),
+                None if self.followed() > position => {
+                    records.extend(scans.read(position, left, self.followed()).await?);
+                }
+                // Nothing is stored between here and the end, or it has yet to come.
+                _ if self.followed() >= end => break,
+                _ => self.reach(position.next()).await?,
+            }
+            position = records.last().map_or(position, |record| record.seq);
+        }
+        Ok(records)
+    }
+}
+
+fn advance(position: &watch::Sender<Seq>, to: Seq) {
+    position.send_if_modified(|position| std::mem::replace(position, to.max(*position)) < to);
+}

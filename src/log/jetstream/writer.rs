@@ -1,0 +1,337 @@
+//! The one writer of this process: takes what waits, sends it, answers everybody.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::context::PublishAckFuture;
+use async_nats::jetstream::{self, message::PublishMessage};
+use tokio::sync::{mpsc, oneshot};
+
+use super::batch::{self, SendError};
+use super::known::Known;
+use super::message::Encoded;
+use crate::bus::Subjects;
+use crate::config::AppendMode;
+use crate::core::id::{RecordId, Seq};
+use crate::log::error::Source;
+use crate::log::{AppendError, Appended};
+use crate::nats::Nats;
+
+/// How often an append is tried before its callers are told that it failed, and the pause between two attempts. A server that was
+/// killed is back, and a cluster has a new leader, long before.
+const ATTEMPTS_MAX: u32 = 20;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
+/// How long the answer to "where does the stream end?" may take to come true here.
+const READ_BACK_PATIENCE: Duration = Duration::from_secs(10);
+/// Facts whose acknowledgements are awaited while the next ones are sent.
+const PIPELINE_FACTS_MAX: usize = 8_192;
+
+pub(super) struct Job {
+    pub(super) facts: Vec<Encoded>,
+    pub(super) reply: Reply,
+}
+
+type Reply = oneshot::Sender<Result<Vec<Appended>, AppendError>>;
+
+#[derive(Clone)]
+pub(super) struct Writer {
+    client: Client,
+    jetstream: jetstream::Context,
+    stream: String,
+    subjects: Subjects,
+    mode: AppendMode,
+    known: Arc<Known>,
+}
+
+/// What the sender tells the one who waits for acknowledgements, fact by fact: an append may be larger than the pipeline.
+enum Sent {
+    Known(Appended),
+    Waiting(Encoded, Result<PublishAckFuture, Source>),
+    /// The append is complete.
+    End(Reply),
+}
+
+/// What is known about a fact that is being appended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Done(Appended),
+}
+
+impl Writer {
+    pub(super) fn new(nats: &Nats, stream: String, known: Arc<Known>) -> Self {
+        Self {
+            client: nats.client().clone(),
+            jetstream: nats.jetstream().clone(),
+            stream,
+            subjects: nats.subjects().clone(),
+            mode: nats.settings().append,
+            known,
+        }
+    }
+
+    /// Ends when every sender is gone and everything is answered.
+    pub(super) async fn run(self, queue: mpsc::Receiver<Job>) {
+        match self.mode {
+            AppendMode::Atomic => self.run_atomic(queue).await,
+            AppendMode::Pipelined => self.run_pipelined(queue).await,
+        }
+    }
+
+    async fn run_atomic(self, mut queue: mpsc::Receiver<Job>) {
+        while let Some(first) = queue.recv().await {
+            let mut size = first.facts.len();
+            let mut group = vec![first];
+            while size < batch::MESSAGES_MAX {
+                let Ok(job) = queue.try_recv() else { break };
+                size += job.facts.len();
+                group.push(job);
+            }
+            self.append(group).await;
+        }
+    }
+
+    /// Appends a group as one sequence of facts and answers its jobs.
+    async fn append(&self, group: Vec<Job>) {
+        let (facts, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|job| (job.facts, job.reply)).unzip();
+        let sizes: Vec<usize> = facts.iter().map(Vec::len).collect();
+        let facts: Vec<Encoded> = facts.into_iter().flatten().collect();
+        let (fates, failure) = self.settle(&facts, BTreeSet::new()).await;
+        let mut rest = fates.as_slice();
+        for (size, reply) in sizes.into_iter().zip(replies) {
+            let (fates, after) = rest.split_at(size);
+            rest = after;
+            answer(reply, fates, failure.as_ref());
+        }
+    }
+
+    /// Gets every fact into the stream once, in order, or says why not. `maybe_ours` are ids that an earlier attempt may have stored.
+    async fn settle(&self, facts: &[Encoded], mut maybe_ours: BTreeSet<RecordId>) -> (Vec<Fate>, Option<Failure>) {
+        let mut fates = vec![Fate::Open; facts.len()];
+        let mut failure = None;
+        let mut singly = self.mode == AppendMode::Pipelined;
+        let mut pause = false;
+        for attempt in 0..ATTEMPTS_MAX {
+            if pause {
+                tokio::time::sleep(ATTEMPT_PAUSE).await;
+            }
+            if attempt > 0 || !maybe_ours.is_empty() {
+                if let Err(error) = self.read_back().await {
+                    pause = true;
+                    failure = Some(Failure::new(error, &maybe_ours));
+                    continue;
+                }
+            } else if let Err(error) = self.known.learn_all().await {
+                return (fates, Some(Failure { unknown: false, text: error.to_string() }));
+            }
+            loop {
+                self.recognise(facts, &mut fates, &maybe_ours);
+                let open = first_open(facts, &fates, if singly { 1 } else { batch::MESSAGES_MAX });
+                if open.is_empty() {
+                    return (fates, None);
+                }
+                let sent: Vec<&Encoded> = open.iter().map(|at| &facts[*at]).collect();
+                match self.send(&sent, singly).await {
+                    Ok((first, duplicate)) => {
+                        for (at, seq) in open.iter().zip(first.0..) {
+                            fates[*at] = Fate::Done(Appended { seq: Seq(seq), duplicate });
+                        }
+                    }
+                    Err(error) => {
+                        // A stream that names no duplicate although it refuses for one is asked message by message.
+                        pause = !matches!(error, SendError::Duplicate);
+                        singly |= matches!(error, SendError::Duplicate) && attempt > 0;
+                        if matches!(error, SendError::Unknown(_)) {
+                            maybe_ours.extend(sent.iter().map(|fact| fact.id()));
+                        }
+                        failure = Some(Failure::from_send(error, &maybe_ours));
+                        break;
+                    }
+                }
+            }
+        }
+        (fates, failure)
+    }
+
+    /// Sends facts, all new as far as this process knows. Answers the position of the first, and whether it was a duplicate.
+    async fn send(&self, facts: &[&Encoded], singly: bool) -> Result<(Seq, bool), SendError> {
+        self.known.sending(facts.iter().copied());
+        let outcome = if singly {
+            batch::send_one(&self.client, &self.subjects, facts[0]).await
+        } else {
+            batch::send_all(&self.client, &self.subjects, facts).await.map(|first| (first, false))
+        };
+        match &outcome {
+            Ok((first, duplicate)) => {
+                let positions = (first.0..).map(|seq| Some(Seq(seq)).filter(|_| !duplicate));
+                self.known.sent(facts.iter().copied().zip(positions));
+                self.known.stored_up_to(*first);
+            }
+            Err(SendError::Duplicate | SendError::Refused(_)) => self.known.sent(facts.iter().map(|fact| (*fact, None))),
+            // They may be stored, and come back.
+            Err(SendError::Unknown(_)) => {}
+        }
+        outcome
+    }
+
+    /// Facts whose ids are in the stream are done: as duplicates, or as ours if an attempt of ours may have put them there. An id that
+    /// stands twice in `facts` is a duplicate of itself.
+    fn recognise(&self, facts: &[Encoded], fates: &mut [Fate], maybe_ours: &BTreeSet<RecordId>) {
+        let positions = self.known.find_all(facts.iter());
+        let mut seen = BTreeSet::new();
+        for ((fact, fate), position) in facts.iter().zip(fates).zip(positions) {
+            let first = seen.insert(fact.id());
+            if let (Fate::Open, Some(seq)) = (*fate, position) {
+                *fate = Fate::Done(Appended { seq, duplicate: !(first && maybe_ours.contains(&fact.id())) });
+            }
+        }
+    }
+
+    /// Reads the stream up to its present end, so that what an attempt of unknown outcome stored is known.
+    async fn read_back(&self) -> Result<(), Source> {
+        let stream = self.jetstream.get_stream(&self.stream).await?;
+        let end = Seq(stream.cached_info().state.last_sequence);
+        Ok(tokio::time::timeout(READ_BACK_PATIENCE, self.known.follow_to(end)).await??)
+    }
+
+    async fn run_pipelined(self, mut queue: mpsc::Receiver<Job>) {
+        let (sent, acknowledging) = mpsc::channel(PIPELINE_FACTS_MAX);
+        let acknowledged = tokio::spawn(self.clone().acknowledge(acknowledging));
+        while let Some(Job { facts, reply }) = queue.recv().await {
+            if self.send_job(facts, &sent).await.is_err() || sent.send(Sent::End(reply)).await.is_err() {
+                break;
+            }
+        }
+        drop(sent);
+        if acknowledged.await.is_err() {
+            tracing::error!("the task that waits for acknowledgements had panicked");
+        }
+    }
+
+    /// Sends the facts of one append without waiting for the server. The order of sending is the order of the log.
+    async fn send_job(&self, facts: Vec<Encoded>, sent: &mpsc::Sender<Sent>) -> Result<(), mpsc::error::SendError<Sent>> {
+        if let Err(error) = self.known.learn_all().await {
+            for fact in facts {
+                sent.send(Sent::Waiting(fact, Err(error.to_string().into()))).await?;
+            }
+            return Ok(());
+        }
+        let positions = self.known.find_all(facts.iter());
+        let unknown = facts.iter().zip(&positions).filter(|(_, position)| position.is_none()).map(|(fact, _)| fact);
+        self.known.sending(unknown);
+        for (fact, position) in facts.into_iter().zip(positions) {
+            let outcome = if let Some(seq) = position {
+                Sent::Known(Appended { seq, duplicate: true })
+            } else {
+                let message = PublishMessage::build().headers(fact.headers()).payload(fact.payload.clone());
+                let subject = self.subjects.log(fact.fact.event.kind());
+                let ack = self.jetstream.send_publish(subject.as_str().to_owned(), message).await;
+                Sent::Waiting(fact, ack.map_err(Into::into))
+            };
+            sent.send(outcome).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for acknowledgements in order. What has none is read back, and sent again if it is missing.
+    async fn acknowledge(self, mut sent: mpsc::Receiver<Sent>) {
+        let (mut fates, mut stored, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(outcome) = sent.recv().await {
+            match outcome {
+                Sent::Known(appended) => fates.push(Fate::Done(appended)),
+                Sent::Waiting(fact, ack) => {
+                    let ack = match ack {
+                        Ok(ack) => ack.await.map_err(Into::into),
+                        Err(error) => Err(error),
+                    };
+                    match ack {
+                        Ok(ack) => {
+                            let appended = Appended { seq: Seq(ack.sequence), duplicate: ack.duplicate };
+                            stored.push((fact, appended));
+                            fates.push(Fate::Done(appended));
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "an append was not acknowledged; reading back");
+                            missing.push((fates.len(), fact));
+                            fates.push(Fate::Open);
+                        }
+                    }
+                }
+                Sent::End(reply) => {
+                    let (stored, missing) = (std::mem::take(&mut stored), std::mem::take(&mut missing));
+                    self.conclude(std::mem::take(&mut fates), stored, missing, reply).await;
+                }
+            }
+        }
+    }
+
+    /// Answers one append, after what was not acknowledged is read back and, where it is missing, sent again.
+    async fn conclude(
+        &self,
+        mut fates: Vec<Fate>,
+        stored: Vec<(Encoded, Appended)>,
+        missing: Vec<(usize, Encoded)>,
+        reply: Reply,
+    ) {
+        self.known.sent(stored.iter().map(|(fact, appended)| (fact, Some(appended.seq).filter(|_| !appended.duplicate))));
+        if let Some(last) = stored.iter().map(|(_, appended)| appended.seq).max() {
+            self.known.stored_up_to(last);
+        }
+        let mut failure = None;
+        if !missing.is_empty() {
+            let (places, facts): (Vec<usize>, Vec<Encoded>) = missing.into_iter().unzip();
+            let maybe_ours = facts.iter().map(Encoded::id).collect();
+            let (settled, why) = self.settle(&facts, maybe_ours).await;
+            places.into_iter().zip(settled).for_each(|(at, fate)| fates[at] = fate);
+            failure = why;
+        }
+        answer(reply, &fates, failure.as_ref());
+    }
+}
+
+/// Why some facts are not known to be stored.
+struct Failure {
+    /// Some may be stored all the same.
+    unknown: bool,
+    text: String,
+}
+
+impl Failure {
+    fn new(error: Source, maybe_ours: &BTreeSet<RecordId>) -> Self {
+        Self { unknown: !maybe_ours.is_empty(), text: error.to_string() }
+    }
+
+    fn from_send(error: SendError, maybe_ours: &BTreeSet<RecordId>) -> Self {
+        match error {
+            SendError::Duplicate => Self::new("the server knows one of the ids".into(), maybe_ours),
+            SendError::Refused(error) => Self::new(error, maybe_ours),
+            SendError::Unknown(error) => Self { unknown: true, text: error.to_string() },
+        }
+    }
+}
+
+/// The first places of `facts` that are still open, each id once, at most `max`.
+fn first_open(facts: &[Encoded], fates: &[Fate], max: usize) -> Vec<usize> {
+    let mut seen = BTreeSet::new();
+    let open = facts.iter().zip(fates).enumerate().filter(|(_, (fact, fate))| **fate == Fate::Open && seen.insert(fact.id()));
+    open.map(|(at, _)| at).take(max).collect()
+}
+
+fn answer(reply: Reply, fates: &[Fate], failure: Option<&Failure>) {
+    let done = |fate: &Fate| match fate {
+        Fate::Done(appended) => Some(*appended),
+        Fate::Open => None,
+    };
+    let outcome = if let Some(appended) = fates.iter().map(done).collect::<Option<Vec<_>>>() {
+        Ok(appended)
+    } else {
+        let partly = fates.iter().filter_map(done).any(|appended| !appended.duplicate);
+        let (unknown, text) = failure.map_or((true, "no reason"), |failure| (failure.unknown, failure.text.as_str()));
+        let text: Source = text.to_owned().into();
+        Err(if unknown || partly { AppendError::Indeterminate(text) } else { AppendError::Determinate(text) })
+    };
+    // A caller that stopped waiting does not want the answer.
+    drop(reply.send(outcome));
+}

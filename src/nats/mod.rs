@@ -1,0 +1,167 @@
+//! The connection to NATS and what pml keeps there: streams (`streams`), the door for agents (`intake`), refused events (`dead`), and
+//! answers to questions (`service`). The log is in `log::jetstream`, the bus in `bus::nats`.
+//!
+//! The client lives on threads of its own. An actix arbiter is one thread: a client that lived there would stand still whenever
+//! that arbiter is busy, and die with it.
+
+mod connect;
+mod dead;
+mod intake;
+mod service;
+mod streams;
+
+use std::sync::Arc;
+
+use async_nats::jetstream;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::bus::Subjects;
+use crate::config;
+pub use dead::StreamDeadLetters;
+pub(crate) use intake::{IntakeParts, run as run_intake};
+pub(crate) use service::Service;
+pub use streams::{Difference, StreamKind};
+
+/// The oldest server whose streams do what pml asks for; older ones ignore settings without a word.
+const SERVER_VERSION_MIN: (u32, u32) = (2, 12);
+/// Threads of the client: one reads the socket while the other works on what came.
+const WORKER_THREADS: usize = 2;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum NatsError {
+    #[error("nats.{key}: {problem}")]
+    Setting { key: &'static str, problem: String },
+    #[error("cannot connect to {servers}")]
+    Connect {
+        servers: String,
+        #[source]
+        source: Source,
+    },
+    #[error("{servers} runs nats-server {found}; pml needs 2.12 or newer, because older ones ignore settings of streams")]
+    TooOld { servers: String, found: String },
+    #[error("{servers} runs without JetStream; start nats-server with -js or a jetstream section")]
+    NoJetStream { servers: String },
+    #[error("cannot create or look at the stream {stream}")]
+    Stream {
+        stream: String,
+        #[source]
+        source: Source,
+    },
+    #[error("the stream {stream} exists with other settings: {}", list(differences))]
+    Different { stream: String, differences: Vec<Difference> },
+    #[error("cannot start the threads of the NATS client")]
+    Threads(#[source] std::io::Error),
+}
+
+fn list(differences: &[Difference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// A connection and its threads. Cheap to clone; the threads end with the last clone.
+#[derive(Clone)]
+pub struct Nats {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: async_nats::Client,
+    jetstream: jetstream::Context,
+    subjects: Subjects,
+    settings: config::Nats,
+    threads: Option<tokio::runtime::Runtime>,
+}
+
+impl Nats {
+    /// Connects, and refuses servers that cannot do what pml needs. Makes nothing there.
+    pub async fn connect(settings: &config::Nats, subjects: Subjects) -> Result<Self, NatsError> {
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKER_THREADS)
+            .thread_name("pml-nats")
+            .enable_all()
+            .build()
+            .map_err(NatsError::Threads)?;
+        let connecting = threads.spawn(connect::connect(settings.clone()));
+        // Held here, so that a failure below ends the threads without waiting for them.
+        let mut inner = Threads(Some(threads));
+        let client = connecting.await.expect("connecting does not panic")?;
+        let jetstream = jetstream::context::ContextBuilder::new()
+            .timeout(std::time::Duration::from_secs(5))
+            .max_ack_inflight(connect::ACKS_UNDER_WAY_MAX)
+            .build(client.clone());
+        let inner = Inner { client, jetstream, subjects, settings: settings.clone(), threads: inner.0.take() };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Creates the streams of the workspace, or checks that those there have the right settings.
+    pub async fn provision(&self, dead_letters_max: usize) -> Result<(), NatsError> {
+        let wanted = streams::wanted(&self.inner.subjects, &self.inner.settings, dead_letters_max);
+        let jetstream = self.inner.jetstream.clone();
+        self.run(async move {
+            for config in wanted {
+                streams::ensure(&jetstream, config).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Runs `work` on the client's threads.
+    pub(crate) fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
+        let running = self.spawn(work);
+        async { running.await.expect("work on the client's threads does not panic") }.boxed()
+    }
+
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.inner.threads.as_ref().expect("present until dropped").spawn(work)
+    }
+
+    pub fn client(&self) -> &async_nats::Client {
+        &self.inner.client
+    }
+
+    pub fn jetstream(&self) -> &jetstream::Context {
+        &self.inner.jetstream
+    }
+
+    pub fn subjects(&self) -> &Subjects {
+        &self.inner.subjects
+    }
+
+    pub fn settings(&self) -> &config::Nats {
+        &self.inner.settings
+    }
+
+    /// The name of a stream of this workspace.
+    pub fn stream_name(&self, kind: StreamKind) -> String {
+        kind.name(&self.inner.subjects)
+    }
+
+    /// The server's version and, if it is part of one, its cluster.
+    pub fn server(&self) -> (String, Option<String>) {
+        let info = self.inner.client.server_info();
+        (info.version, info.cluster)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        drop(Threads(self.threads.take()));
+    }
+}
+
+/// Ends a runtime without waiting for it, which may be done from anywhere.
+struct Threads(Option<tokio::runtime::Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
+}

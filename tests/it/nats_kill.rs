@@ -1,0 +1,186 @@
+//! Processes and servers are killed while agents publish. Whatever JetStream acknowledged is in the log afterwards, once, every
+//! execution is closed once, and every process has folded the same state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_nats::jetstream;
+use futures_util::StreamExt;
+use pml::clock::Clock;
+use pml::config::AppendMode;
+use pml::core::event::{Event, Record};
+use pml::core::id::{RecordId, Seq};
+use pml::core::state::State;
+use pml::log::{EventLog, JetStreamLog};
+use pml::nats::Nats;
+use serde_json::{Value, json};
+
+use crate::nats_serve::eventually_async;
+use crate::nats_server::{NatsServer, cluster, settings, subjects};
+use crate::run::whole;
+use crate::server::Server;
+
+/// Executions under way at once.
+const RUNS_UNDER_WAY: usize = 16;
+
+/// Publishes run after run until it is over; every event again and again, under its id, until it is acknowledged.
+async fn publish(urls: Vec<String>, over: Arc<AtomicBool>, runs: Arc<AtomicUsize>) -> BTreeSet<RecordId> {
+    let addresses: Vec<async_nats::ServerAddr> = urls.iter().map(|url| url.parse().unwrap()).collect();
+    let client = async_nats::connect(addresses).await.unwrap();
+    let jetstream = jetstream::context::ContextBuilder::new().timeout(Duration::from_secs(2)).build(client);
+    let (jetstream, next) = (&jetstream, &AtomicUsize::new(0));
+    let runs = &runs;
+    let publishing = futures_util::stream::repeat(()).take_while(|()| std::future::ready(!over.load(Ordering::Relaxed))).map(
+        |()| async move {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            let mut ids = Vec::new();
+            for event in whole(&format!("e{run}")).as_array().unwrap() {
+                insist(jetstream, event).await;
+                ids.push(event["id"].as_str().unwrap().parse::<RecordId>().unwrap());
+            }
+            runs.fetch_add(1, Ordering::Relaxed);
+            ids
+        },
+    );
+    publishing
+        .buffer_unordered(RUNS_UNDER_WAY)
+        .fold(BTreeSet::new(), async |mut all, ids| {
+            all.extend(ids);
+            all
+        })
+        .await
+}
+
+async fn insist(jetstream: &jetstream::Context, event: &Value) {
+    let subject = format!("pml.default.in.{}", event["type"].as_str().unwrap().trim_start_matches("pml."));
+    loop {
+        let message = jetstream::message::PublishMessage::build()
+            .payload(event.to_string().into())
+            .message_id(event["id"].as_str().unwrap());
+        if let Ok(sent) = jetstream.send_publish(subject.clone(), message).await
+            && sent.await.is_ok()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Waits until so many more runs are published.
+async fn progress(runs: &AtomicUsize, more: usize) {
+    let goal = runs.load(Ordering::Relaxed) + more;
+    eventually_async(async || (runs.load(Ordering::Relaxed) >= goal).then_some(())).await;
+}
+
+/// Every published event is in the log once, every execution was closed once, nothing else was written but templates.
+async fn check(urls: &[String], published: &BTreeSet<RecordId>) -> State {
+    let mut settings = settings(urls);
+    settings.append = AppendMode::Pipelined;
+    let nats = Nats::connect(&settings, subjects()).await.unwrap();
+    let (records, state) = eventually_async(async || {
+        let log = JetStreamLog::open(nats.clone(), 10, Clock::system()).await.ok()?;
+        let records = log.read(Seq::ZERO, usize::MAX).await.ok()?;
+        let mut state = State::default();
+        for record in &records {
+            state.apply(record);
+        }
+        let known = published.iter().all(|id| state.knows(*id));
+        (known && state.executions.is_empty()).then_some((records, state))
+    })
+    .await;
+    let mut closed: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ids: BTreeMap<RecordId, usize> = BTreeMap::new();
+    for record in &records {
+        *ids.entry(record.fact.id).or_default() += 1;
+        if let Event::TraceCompleted(trace) = record.event() {
+            *closed.entry(trace.execution.to_string()).or_default() += 1;
+            assert_eq!((trace.steps.len(), trace.success), (2, true), "{}", trace.execution);
+        }
+    }
+    assert!(ids.values().all(|times| *times == 1), "no id stands twice");
+    assert!(closed.values().all(|times| *times == 1), "every execution is closed once");
+    let own = |record: &&Record| !matches!(record.event(), Event::TraceCompleted(_) | Event::TemplateLoaded(_));
+    assert_eq!(records.iter().filter(own).count(), published.len(), "nothing else was written");
+    assert_eq!(closed.len() * 4, published.len());
+    assert_eq!((state.duplicates(), state.late()), (0, 0));
+    state
+}
+
+/// The state a process serves, once it has read the whole log.
+async fn served(server: &Server, expected: &State) {
+    let digest = eventually_async(async || {
+        let state = server.ask("/v1/state");
+        (state["applied_seq"] == json!(expected.applied().0)).then(|| state["digest"].clone())
+    });
+    assert_eq!(digest.await, json!(expected.digest().to_string()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_five_processes_may_be_killed_in_turn_under_load() {
+    let nats = NatsServer::start();
+    let url = nats.url();
+    let start = |roles: &str| Server::serving(&["--nats", &url, "--roles", roles], &[("TRACE__SETTLE_MS", "500")]);
+    let mut servers = ["graph-sync", "execution", "trace", "query", "query"].map(start);
+    let (over, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let publishing = tokio::spawn(publish(vec![url.clone()], Arc::clone(&over), Arc::clone(&runs)));
+    for server in &mut servers {
+        progress(&runs, 10).await;
+        server.kill9();
+        progress(&runs, 10).await;
+        server.restart();
+    }
+    progress(&runs, 10).await;
+    over.store(true, Ordering::Relaxed);
+    let published = publishing.await.unwrap();
+    let state = check(&[url], &published).await;
+    for server in &servers {
+        served(server, &state).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_of_a_cluster_may_be_killed_in_turn_under_load() {
+    let mut nodes = cluster();
+    let urls: Vec<String> = nodes.iter().map(NatsServer::url).collect();
+    let settings = [("NATS__REPLICAS", "3"), ("NATS__APPEND", "pipelined"), ("TRACE__SETTLE_MS", "500")];
+    let server = Server::serving(&["--nats", &urls.join(",")], &settings);
+    let addresses: Vec<async_nats::ServerAddr> = urls.iter().map(|url| url.parse().unwrap()).collect();
+    let client = async_nats::connect(addresses).await.unwrap();
+    let mut notices = client.subscribe("pml.default.notify.>").await.unwrap();
+    let (over, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let publishing = tokio::spawn(publish(urls.clone(), Arc::clone(&over), Arc::clone(&runs)));
+    let jetstream = jetstream::new(client.clone());
+    let leader = async || {
+        let stream = jetstream.get_stream("pml_default_log").await.ok()?;
+        stream.cached_info().cluster.as_ref()?.leader.clone()
+    };
+    let mut killed = BTreeSet::new();
+    for _ in 0..2 {
+        progress(&runs, 20).await;
+        // The leader first; then another one, which leads by then or not.
+        let name = eventually_async(&leader).await;
+        let victim = nodes.iter().position(|node| node.name() == name && !killed.contains(&name));
+        let victim = victim.unwrap_or_else(|| nodes.iter().position(|node| !killed.contains(node.name())).unwrap());
+        killed.insert(nodes[victim].name().to_owned());
+        nodes[victim].kill9();
+        progress(&runs, 20).await;
+        nodes[victim].run();
+        progress(&runs, 20).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let published = publishing.await.unwrap();
+    let state = check(&urls, &published).await;
+    served(&server, &state).await;
+
+    // Those who listen hear again: a structure nobody has seen teaches a capability.
+    while futures_util::FutureExt::now_or_never(notices.next()).flatten().is_some() {}
+    let mut run = whole("new");
+    run[1]["data"]["tool"] = json!("mail:fetch");
+    for event in run.as_array().unwrap() {
+        insist(&jetstream, event).await;
+    }
+    let heard = tokio::time::timeout(Duration::from_secs(30), notices.next()).await.expect("heard in time").unwrap();
+    assert!(heard.subject.starts_with("pml.default.notify."), "{}", heard.subject);
+}

@@ -1,0 +1,92 @@
+//! The log on JetStream keeps the same promises as the embedded one, in both ways of appending, on a real server.
+
+use std::sync::Arc;
+
+use pml::clock::Clock;
+use pml::config::AppendMode;
+use pml::log::faulty::{FaultyLog, seeded};
+use pml::log::{JetStreamLog, SharedLog, contract};
+
+use crate::nats_server::{NatsServer, connect, settings};
+
+pub(crate) async fn open(server: &NatsServer, append: AppendMode) -> SharedLog {
+    let mut settings = settings(&[server.url()]);
+    settings.append = append;
+    Arc::new(JetStreamLog::open(connect(&settings).await, 1_000, Clock::system()).await.unwrap())
+}
+
+macro_rules! promises {
+    ($append:expr, $($promise:ident),* $(,)?) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $promise() {
+            let server = NatsServer::start();
+            contract::$promise(open(&server, $append).await).await;
+        })*
+    };
+}
+
+macro_rules! promises_after_reopening {
+    ($append:expr, $($promise:ident),* $(,)?) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $promise() {
+            let server = NatsServer::start();
+            contract::$promise(async || open(&server, $append).await).await;
+        })*
+    };
+}
+
+macro_rules! suite {
+    ($append:expr) => {
+        use super::*;
+
+        promises!(
+            $append,
+            positions_strictly_increase,
+            calls_keep_their_order_whatever_is_polled_first,
+            facts_of_one_call_keep_their_order,
+            a_repeated_id_is_answered_with_its_first_position,
+            an_id_repeated_within_one_call_is_written_once,
+            an_id_repeated_in_calls_that_wait_together_is_written_once,
+            an_append_of_nothing_changes_nothing,
+            what_was_appended_is_readable_at_once_and_the_tail_has_reached_it,
+            reading_goes_page_by_page,
+            reading_nothing_or_beyond_the_tail_gives_nothing,
+            finding_tells_known_ids_from_unknown_ones,
+            dropping_the_future_does_not_undo_the_append,
+            concurrent_appenders_each_keep_their_order,
+            those_who_wait_for_the_tail_are_woken,
+            a_caller_that_reads_back_writes_every_fact_once_and_in_order,
+        );
+        promises_after_reopening!(
+            $append,
+            everything_is_there_after_reopening,
+            a_repeated_id_is_known_after_reopening,
+            an_append_nobody_waits_for_is_there_after_reopening,
+        );
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn a_log_that_fails_now_and_then_keeps_its_promises() {
+            for seed in 0..3 {
+                let server = NatsServer::start();
+                let log = FaultyLog::new(open(&server, $append).await, seeded(seed));
+                contract::a_caller_that_reads_back_writes_every_fact_once_and_in_order(Arc::new(log)).await;
+            }
+        }
+    };
+}
+
+mod atomic {
+    suite!(AppendMode::Atomic);
+}
+
+mod pipelined {
+    suite!(AppendMode::Pipelined);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_append_may_be_larger_than_what_is_under_way_at_once() {
+        let server = NatsServer::start();
+        let log = open(&server, AppendMode::Pipelined).await;
+        let answer = log.append((0..9_000).map(contract::fact).collect()).await.unwrap();
+        assert!(answer.len() == 9_000 && answer.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    }
+}
