@@ -193,7 +193,7 @@ fn the_compose_file_starts_three_nodes_with_the_shipped_configuration() {
     let text = std::fs::read_to_string(root.join("docker-compose.yml")).unwrap();
     let compose: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
     let node = std::fs::read_to_string(shipped("node.conf")).unwrap();
-    let code = node.lines().filter(|line| !line.starts_with('#')).collect::<String>();
+    let code = node.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
     let asked: Vec<&str> = code
         .split('$')
         .skip(1)

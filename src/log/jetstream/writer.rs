@@ -25,6 +25,10 @@ const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long the answer to "where does the stream end?" may take to come true here.
 const READ_BACK_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an acknowledgement may take; and how long if the one before did not come. Those behind it were sent at the same time, so
+/// waiting as long for each of them would hold everybody up. What comes later than that is found by reading back.
+const ACK_PATIENCE: Duration = Duration::from_secs(5);
+const FAILING_ACK_PATIENCE: Duration = Duration::from_millis(20);
 /// Facts whose acknowledgements are awaited while the next ones are sent.
 const PIPELINE_FACTS_MAX: usize = 8_192;
 
@@ -238,14 +242,19 @@ impl Writer {
     /// Waits for acknowledgements in order. What has none is read back, and sent again if it is missing.
     async fn acknowledge(self, mut sent: mpsc::Receiver<Sent>) {
         let (mut fates, mut stored, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        let mut failing = false;
         while let Some(outcome) = sent.recv().await {
             match outcome {
                 Sent::Known(appended) => fates.push(Fate::Done(appended)),
                 Sent::Waiting(fact, ack) => {
+                    let patience = if failing { FAILING_ACK_PATIENCE } else { ACK_PATIENCE };
                     let ack = match ack {
-                        Ok(ack) => ack.await.map_err(Into::into),
+                        Ok(ack) => tokio::time::timeout(patience, ack.into_future())
+                            .await
+                            .map_or_else(|late| Err(late.into()), |answer| answer.map_err(Into::into)),
                         Err(error) => Err(error),
                     };
+                    failing = ack.is_err();
                     match ack {
                         Ok(ack) => {
                             let appended = Appended { seq: Seq(ack.sequence), duplicate: ack.duplicate };
