@@ -97,8 +97,8 @@ mod tests {
         assert_eq!("graph-sync".parse(), Ok(Role::GraphSync));
         assert_eq!(
             problem("trainer"),
-            "the role 'trainer' is not built yet; this program has execution, trace, graph-sync, query"
+            "the role 'trainer' is not built yet; this program has execution, trace, graph-sync, embedding, query"
         );
-        assert_eq!(problem("cook"), "'cook' is no role; this program has execution, trace, graph-sync, query");
+        assert_eq!(problem("cook"), "'cook' is no role; this program has execution, trace, graph-sync, embedding, query");
     }
 }
