@@ -22,8 +22,9 @@ use crate::nats_server::{NatsServer, cluster, settings, subjects};
 use crate::run::whole;
 use crate::server::Server;
 
-/// Executions under way at once.
-const RUNS_UNDER_WAY: usize = 16;
+/// Executions under way at once, and the pause after each: a steady load, however long a cluster takes to elect a leader.
+const RUNS_UNDER_WAY: usize = 4;
+const RUN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Publishes run after run until it is over; every event again and again, under its id, until it is acknowledged.
 async fn publish(urls: Vec<String>, over: Arc<AtomicBool>, runs: Arc<AtomicUsize>) -> BTreeSet<RecordId> {
@@ -41,6 +42,7 @@ async fn publish(urls: Vec<String>, over: Arc<AtomicBool>, runs: Arc<AtomicUsize
                 ids.push(event["id"].as_str().unwrap().parse::<RecordId>().unwrap());
             }
             runs.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(RUN_PAUSE).await;
             ids
         },
     );
