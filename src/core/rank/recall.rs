@@ -51,7 +51,7 @@ pub struct Recall {
 pub struct Neighbour {
     pub entry: usize,
     pub similarity: f32,
-    /// What its vote weighs, of 1 in all.
+    /// What its vote weighs. All together weigh as much as the nearest is similar: a memory of other things has little to say.
     pub weight: f32,
 }
 
@@ -133,9 +133,10 @@ impl Recall {
             neighbours.push(Neighbour { entry, similarity, weight });
         }
         let total: f32 = neighbours.iter().map(|neighbour| neighbour.weight).sum();
+        let nearest = neighbours.first().map_or(0.0, |neighbour| neighbour.similarity).min(1.0);
         if total > 0.0 {
             for neighbour in &mut neighbours {
-                neighbour.weight /= total;
+                neighbour.weight *= nearest / total;
             }
         }
         neighbours
