@@ -1,16 +1,17 @@
 //! The bus between processes: core NATS.
 //!
-//! Publishing hands the message to a task that sends in order; subscribing starts a task that fills the subscriber's queue, so that
+//! One task publishes and subscribes, in the order of the calls. Subscribing also starts a task that fills the subscriber's queue, so that
 //! a slow subscriber is told exactly what it missed instead of being cut off by the client library. A subscription holds for
 //! what this bus publishes after it; messages of other connections follow as soon as the server has seen the subscription.
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
+use async_nats::Subscriber;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt, StreamExt, stream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::queue::{Queue, lock};
 use super::{Bus, BusError, Pattern, Subject, Subscription};
@@ -19,26 +20,53 @@ use crate::nats::Nats;
 /// Messages that wait for the connection; more are refused. While the connection is down, nothing is worth keeping longer.
 const OUTGOING_MAX: usize = 8_192;
 
+/// What the bus does with the connection, one after the other: a subscription must not overtake what was published before it.
+enum Command {
+    Publish(Subject, Bytes),
+    Subscribe(Pattern, oneshot::Sender<Result<Subscriber, Source>>),
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
 pub struct NatsBus {
     nats: Nats,
-    outgoing: mpsc::Sender<(Subject, Bytes)>,
+    commands: mpsc::Sender<Command>,
     /// Dropped with the bus, which ends its subscriptions.
     alive: watch::Sender<()>,
 }
 
 impl NatsBus {
     pub fn new(nats: Nats) -> Self {
-        let (outgoing, mut waiting) = mpsc::channel::<(Subject, Bytes)>(OUTGOING_MAX);
+        let (commands, mut waiting) = mpsc::channel(OUTGOING_MAX);
         let client = nats.client().clone();
         nats.spawn(async move {
-            while let Some((subject, payload)) = waiting.recv().await {
-                if let Err(error) = client.publish(subject.as_str().to_owned(), payload).await {
-                    tracing::debug!(%error, %subject, "message not sent");
+            while let Some(command) = waiting.recv().await {
+                match command {
+                    Command::Publish(subject, payload) => {
+                        if let Err(error) = client.publish(subject.as_str().to_owned(), payload).await {
+                            tracing::debug!(%error, %subject, "message not sent");
+                        }
+                    }
+                    // Whoever stopped waiting does not want the subscription.
+                    Command::Subscribe(pattern, reply) => drop(reply.send(subscribe(&client, &pattern).await)),
                 }
             }
         });
-        Self { nats, outgoing, alive: watch::Sender::new(()) }
+        Self { nats, commands, alive: watch::Sender::new(()) }
     }
+
+    fn command(&self, command: Command) -> Result<(), BusError> {
+        self.commands.try_send(command).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => BusError::Unavailable("too many messages wait for the connection".into()),
+            mpsc::error::TrySendError::Closed(_) => BusError::Closed,
+        })
+    }
+}
+
+async fn subscribe(client: &async_nats::Client, pattern: &Pattern) -> Result<Subscriber, Source> {
+    let subscriber = client.subscribe(pattern.as_str().to_owned()).await?;
+    client.flush().await?;
+    Ok(subscriber)
 }
 
 /// Ends the task that fills the queue.
@@ -56,25 +84,16 @@ impl Drop for Registration {
 
 impl Bus for NatsBus {
     fn publish(&self, subject: Subject, payload: Arc<[u8]>) -> BoxFuture<'static, Result<(), BusError>> {
-        let sent = self.outgoing.try_send((subject, Bytes::copy_from_slice(&payload)));
-        let outcome = sent.map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => BusError::Unavailable("too many messages wait for the connection".into()),
-            mpsc::error::TrySendError::Closed(_) => BusError::Closed,
-        });
-        ready(outcome).boxed()
+        ready(self.command(Command::Publish(subject, Bytes::copy_from_slice(&payload)))).boxed()
     }
 
     fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>> {
         let (nats, alive) = (self.nats.clone(), self.alive.subscribe());
-        let client = self.nats.client().clone();
+        let (reply, answer) = oneshot::channel();
+        let asked = self.command(Command::Subscribe(pattern, reply));
         async move {
-            let unavailable = |error: Box<dyn std::error::Error + Send + Sync>| BusError::Unavailable(error);
-            let subscribing = nats.run(async move {
-                let subscriber = client.subscribe(pattern.as_str().to_owned()).await?;
-                client.flush().await?;
-                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(subscriber)
-            });
-            let subscriber = subscribing.await.map_err(unavailable)?;
+            asked?;
+            let subscriber = answer.await.map_err(|_| BusError::Closed)?.map_err(BusError::Unavailable)?;
             let queue = Arc::new(Mutex::new(Queue::new(queue_len_max)));
             let filling = nats.spawn(fill(subscriber, Closing(Arc::clone(&queue)), alive));
             let registration = Registration { queue, filling };
@@ -95,7 +114,7 @@ impl Drop for Closing {
     }
 }
 
-async fn fill(mut subscriber: async_nats::Subscriber, queue: Closing, mut alive: watch::Receiver<()>) {
+async fn fill(mut subscriber: Subscriber, queue: Closing, mut alive: watch::Receiver<()>) {
     loop {
         let message = tokio::select! {
             message = subscriber.next() => message,

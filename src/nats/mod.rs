@@ -6,6 +6,7 @@
 
 mod connect;
 mod dead;
+mod error;
 mod intake;
 mod service;
 mod streams;
@@ -19,6 +20,7 @@ use futures_util::future::BoxFuture;
 use crate::bus::Subjects;
 use crate::config;
 pub use dead::StreamDeadLetters;
+pub use error::NatsError;
 pub(crate) use intake::{IntakeParts, run as run_intake};
 pub(crate) use service::Service;
 pub use streams::{Difference, StreamKind};
@@ -27,38 +29,6 @@ pub use streams::{Difference, StreamKind};
 const SERVER_VERSION_MIN: (u32, u32) = (2, 12);
 /// Threads of the client: one reads the socket while the other works on what came.
 const WORKER_THREADS: usize = 2;
-
-type Source = Box<dyn std::error::Error + Send + Sync>;
-
-#[derive(Debug, thiserror::Error)]
-pub enum NatsError {
-    #[error("nats.{key}: {problem}")]
-    Setting { key: &'static str, problem: String },
-    #[error("cannot connect to {servers}")]
-    Connect {
-        servers: String,
-        #[source]
-        source: Source,
-    },
-    #[error("{servers} runs nats-server {found}; pml needs 2.12 or newer, because older ones ignore settings of streams")]
-    TooOld { servers: String, found: String },
-    #[error("{servers} runs without JetStream; start nats-server with -js or a jetstream section")]
-    NoJetStream { servers: String },
-    #[error("cannot create or look at the stream {stream}")]
-    Stream {
-        stream: String,
-        #[source]
-        source: Source,
-    },
-    #[error("the stream {stream} exists with other settings: {}", list(differences))]
-    Different { stream: String, differences: Vec<Difference> },
-    #[error("cannot start the threads of the NATS client")]
-    Threads(#[source] std::io::Error),
-}
-
-fn list(differences: &[Difference]) -> String {
-    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
 
 /// A connection and its threads. Cheap to clone; the threads end with the last clone.
 #[derive(Clone)]

@@ -13,6 +13,8 @@ use crate::log::ReadError;
 
 /// Messages taken at once when they are there.
 const CHUNK_MESSAGES: usize = 1_024;
+/// After this long without a message, although one is known to be stored, the consumer is made anew.
+pub(super) const STALL_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a consumer that failed is made anew.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -34,7 +36,14 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> 
     known.is_wanted().await;
     let messages = consume(jetstream, stream, known.followed()).await?;
     let mut chunks = messages.ready_chunks(CHUNK_MESSAGES);
-    while let Some(chunk) = chunks.next().await {
+    loop {
+        let chunk = match tokio::time::timeout(STALL_PATIENCE, chunks.next()).await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return Ok(()),
+            // Silence is normal at the end of the stream, and only there.
+            Err(_) if known.followed() >= *known.tail().borrow() => continue,
+            Err(_) => return Err(ReadError::Storage("the consumer delivers nothing although more is stored".into())),
+        };
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut failure = None;
         let followed = known.followed();
@@ -58,7 +67,6 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> 
         }
         known.is_wanted().await;
     }
-    Ok(())
 }
 
 /// The messages after `after`, in order. The client notices gaps and starts over by itself.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use async_nats::jetstream::{self, consumer};
 use futures_util::StreamExt;
 
-use super::follower::consume;
+use super::follower::{STALL_PATIENCE, consume};
 use super::message;
 use crate::core::event::Record;
 use crate::core::id::Seq;
@@ -37,7 +37,8 @@ impl Scans {
         let mut records = Vec::new();
         let mut position = after;
         while position < end && records.len() < limit.min(PAGE_RECORDS_MAX) {
-            let Some(message) = messages.next().await else {
+            let next = tokio::time::timeout(STALL_PATIENCE, messages.next()).await;
+            let Some(message) = next.map_err(|late| ReadError::Storage(late.into()))? else {
                 return Err(ReadError::Storage("the consumer ended before the end of the log".into()));
             };
             let message = message.map_err(|error| ReadError::Storage(error.into()))?;

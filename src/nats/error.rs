@@ -1,0 +1,35 @@
+//! Why there is no connection to NATS, or not the streams pml needs.
+
+use super::Difference;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum NatsError {
+    #[error("nats.{key}: {problem}")]
+    Setting { key: &'static str, problem: String },
+    #[error("cannot connect to {servers}")]
+    Connect {
+        servers: String,
+        #[source]
+        source: Source,
+    },
+    #[error("{servers} runs nats-server {found}; pml needs 2.12 or newer, because older ones ignore settings of streams")]
+    TooOld { servers: String, found: String },
+    #[error("{servers} runs without JetStream; start nats-server with -js or a jetstream section")]
+    NoJetStream { servers: String },
+    #[error("cannot create or look at the stream {stream}")]
+    Stream {
+        stream: String,
+        #[source]
+        source: Source,
+    },
+    #[error("the stream {stream} exists with other settings: {}", list(differences))]
+    Different { stream: String, differences: Vec<Difference> },
+    #[error("cannot start the threads of the NATS client")]
+    Threads(#[source] std::io::Error),
+}
+
+fn list(differences: &[Difference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
