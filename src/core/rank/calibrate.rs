@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn the_gradient_is_the_slope_of_the_loss() {
         let example = sample(7);
-        let weights: Features = std::array::from_fn(|at| 0.3 + 0.1 * at as f64);
+        let weights: Features = std::array::from_fn(|at| if at % 2 == 0 { 0.3 } else { 1.1 });
         let mut gradient = [0.0; PARAMETERS];
         add_gradient(&example, &weights, &mut gradient);
         for at in 0..PARAMETERS {

@@ -14,7 +14,7 @@ use crate::core::vectors::TextHash;
 /// The text of a slot, and whether its vector stands in the rows.
 #[derive(Clone, Debug)]
 struct Text {
-    text: Arc<str>,
+    content: Arc<str>,
     hash: TextHash,
     has_vector: bool,
 }
@@ -79,7 +79,7 @@ impl Documents {
 
     fn set_text(&mut self, slot: u32, text: Option<String>) {
         let known = &mut self.texts[slot as usize];
-        if known.as_ref().map(|known| &*known.text) == text.as_deref() {
+        if known.as_ref().map(|known| &*known.content) == text.as_deref() {
             return;
         }
         let before = known.take();
@@ -87,11 +87,11 @@ impl Documents {
             NodeKind::Tool(_) => &mut self.tool_words,
             NodeKind::Capability(_) => &mut self.capability_words,
         };
-        Arc::make_mut(words).replace(slot, before.as_ref().map(|before| &*before.text), text.as_deref());
+        Arc::make_mut(words).replace(slot, before.as_ref().map(|before| &*before.content), text.as_deref());
         if before.is_some_and(|before| before.has_vector) {
             self.vectors.clear(slot as usize);
         }
-        *known = text.map(|text| Text { hash: TextHash::of(&text), text: text.into(), has_vector: false });
+        *known = text.map(|text| Text { hash: TextHash::of(&text), content: text.into(), has_vector: false });
     }
 
     fn fill(&mut self, state: &State) {

@@ -1,4 +1,4 @@
-//! search_tools, deprecated but served (S0, S3 2.1): semantic rank mixed with how close a tool stands to those already in use.
+//! `search_tools`, deprecated but served (S0, S3 2.1): semantic rank mixed with how close a tool stands to those already in use.
 
 use super::Question;
 use super::discover::{Found, Hit, Only, Wanted, discover};

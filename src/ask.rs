@@ -71,8 +71,7 @@ impl Asker {
         let index = Index::default().update(Arc::new(state)).calibrated();
         let vectors = tool_vectors(index.state());
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);
-        let (measured, indexed) = (Measured::fixed(measures), Indexed::fixed(index));
-        Ok(Self::new(indexed, measured, embedder, config.limits.intent_bytes_max))
+        Ok(Self::new(Indexed::fixed(index), Measured::fixed(measures), embedder, config.limits.intent_bytes_max))
     }
 
     /// One ranked list of tools and capabilities.
