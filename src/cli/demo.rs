@@ -108,7 +108,7 @@ async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, out
     output.json(&json!({"listen": address.to_string()}));
     output.say(format!(
         "\npml listens on {url}. In another terminal, ask:\n\n\
-         What usually follows what?\n  curl '{url}/v1/graph?kind=provides&limit=5'\n\n\
+         Which tool fits, and why?\n  cargo run --release -- discover \"book a flight and rent a car\" --url {url}\n\n\
          What exactly happened in one of the runs?\n  curl '{url}/v1/traces/ultratool-1355'\n\n\
          What does pml learn from a run of yours? Watch the log, then tell it:\n  curl -N -H 'Accept: text/event-stream' '{url}/v1/events' &\n  \
          curl '{url}/v1/events' -H 'Content-Type: application/x-ndjson' --data-binary @- <<'END'\n{}END\n\n\
