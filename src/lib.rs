@@ -18,6 +18,7 @@ pub mod bus;
 pub mod clock;
 pub mod dead;
 pub mod embed;
+pub mod history;
 pub mod log;
 pub mod nats;
 

@@ -1,4 +1,4 @@
-//! Reading records, from a running server, from a data directory or from NATS.
+//! Reading records, from a running server, from a data directory, from NATS or from Parquet files.
 
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::history::{Archive, Moment};
 use crate::log::{EventLog, JetStreamLog, RedbLog};
 use crate::nats::Nats;
 use crate::runtime::open_log;
@@ -20,6 +21,7 @@ pub(super) enum Source {
     Directory(Box<RedbLog>),
     Nats(Box<JetStreamLog>),
     Server(Remote),
+    Archive(Archive),
 }
 
 impl Source {
@@ -36,7 +38,7 @@ impl Source {
         match self {
             Self::Directory(log) => Some(log.as_ref()),
             Self::Nats(log) => Some(log.as_ref()),
-            Self::Server(_) => None,
+            Self::Server(_) | Self::Archive(_) => None,
         }
     }
 
@@ -45,15 +47,19 @@ impl Source {
             Self::Directory(log) => Ok(*log.tail().borrow()),
             Self::Nats(log) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),
+            Self::Archive(archive) => Ok(archive.last().map_or(Seq::ZERO, |(seq, _)| seq)),
         }
     }
 
-    /// Everything folded.
-    pub(super) async fn state(&self) -> anyhow::Result<State> {
+    /// What was known at a moment.
+    pub(super) async fn state(&self, at: Moment) -> anyhow::Result<State> {
         let mut state = State::default();
         let fold = |record: Record| {
-            state.apply(&record);
-            Ok(true)
+            let included = at.includes(&record);
+            if included {
+                state.apply(&record);
+            }
+            Ok(included)
         };
         self.visit(Seq::ZERO, fold).await?;
         Ok(state)
@@ -61,22 +67,44 @@ impl Source {
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.
     pub(super) async fn visit(&self, after: Seq, mut visit: impl FnMut(Record) -> anyhow::Result<bool>) -> anyhow::Result<()> {
-        if let Self::Server(remote) = self {
-            let path = format!("/v1/events?from={}", after.next());
-            for line in remote.lines(&path, "application/x-ndjson")? {
-                if !visit(parse_record(&line?)?)? {
-                    break;
+        self.walk(after, async |record| visit(record)).await
+    }
+
+    /// The same for a visitor that takes its time.
+    pub(super) async fn walk(
+        &self,
+        after: Seq,
+        mut visit: impl AsyncFnMut(Record) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Server(remote) => {
+                let path = format!("/v1/events?from={}", after.next());
+                for line in remote.lines(&path, "application/x-ndjson")? {
+                    if !visit(parse_record(&line?)?).await? {
+                        break;
+                    }
                 }
+                return Ok(());
             }
-            return Ok(());
+            Self::Archive(archive) => {
+                for records in archive.read(after) {
+                    for record in records? {
+                        if !visit(record).await? {
+                            return Ok(());
+                        }
+                    }
+                }
+                return Ok(());
+            }
+            Self::Directory(_) | Self::Nats(_) => {}
         }
-        let (log, mut after) = (self.log().expect("everything but a server is a log"), after);
+        let (log, mut after) = (self.log().expect("everything else is a log"), after);
         loop {
             let records = log.read(after, BATCH_RECORDS).await?;
             let Some(last) = records.last() else { return Ok(()) };
             after = last.seq;
             for record in records {
-                if !visit(record)? {
+                if !visit(record).await? {
                     return Ok(());
                 }
             }

@@ -69,15 +69,16 @@ impl State {
             Event::EmbeddingComputed(embedding) => self.vectors.learn(embedding),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`; the last two are kept for prediction, and nothing is derived from
-            // them yet.
+            // What happens in an execution is in `executions`; feedback and predictions are kept for prediction, and nothing is
+            // derived from them yet. A fork says where a history comes from, and changes nothing in it.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
             | Event::ExecutionFinished(_)
             | Event::FeedbackGiven(_)
-            | Event::PredictionServed(_) => {}
+            | Event::PredictionServed(_)
+            | Event::LogForked(_) => {}
         }
         Vec::new()
     }

@@ -7,6 +7,7 @@ mod embedded;
 mod run;
 mod server;
 
+mod archive;
 mod bad_input;
 mod bus_contract;
 mod cli;
