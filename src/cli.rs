@@ -10,6 +10,7 @@
 //! | 5 | verification found damage |
 
 mod archive;
+mod backup;
 mod bench;
 mod copy;
 mod dead;
@@ -26,6 +27,7 @@ mod key;
 mod log;
 mod outcome;
 mod output;
+mod prequential;
 mod publish;
 mod related;
 mod remote;
@@ -84,6 +86,10 @@ enum Command {
     Diff(diff::Arguments),
     /// Begin a new data directory with the history of another log up to a moment, under other settings
     Fork(fork::Arguments),
+    /// Keep the log in one file, also that of a running server
+    Backup(backup::BackupArguments),
+    /// Make a data directory from such a file
+    Restore(backup::RestoreArguments),
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
@@ -150,6 +156,8 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Replay(arguments) => on_actors(replay::run(arguments, config, output)),
         Command::Diff(arguments) => on_actors(diff::run(arguments, config, output)),
         Command::Fork(arguments) => on_actors(fork::run(arguments, file, config, output)),
+        Command::Backup(arguments) => on_actors(backup::backup(arguments, config, output)),
+        Command::Restore(arguments) => on_actors(backup::restore(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
         Command::Embed(arguments) => embed::run(arguments, config, output),

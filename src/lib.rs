@@ -14,6 +14,7 @@
 
 pub mod core;
 
+pub mod backup;
 pub mod bus;
 pub mod clock;
 pub mod dead;

@@ -28,7 +28,9 @@ pub(super) struct Emission<'a> {
 pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config, output: &Output) -> Outcome {
     if emission.prefix.is_kept() {
         let prefix = emission.prefix;
-        return Err(anyhow::anyhow!("--publish {prefix}: pml keeps what is published there; choose a prefix of your own").into());
+        return Err(
+            anyhow::anyhow!("--publish {prefix}: pml keeps what is published there; choose a prefix of your own").into()
+        );
     }
     let configured: Vec<&str> = config.nats.servers.iter().map(|server| server.reveal()).collect();
     let servers = emission.servers.map_or_else(|| configured.join(","), str::to_owned);

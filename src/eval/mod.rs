@@ -1,7 +1,10 @@
 //! `pml eval`: learn the training traces as an agent would have told them, answer the test traces without learning from them, and
 //! compare what pml answers with plain baselines.
 
+pub mod curves;
 pub mod metrics;
+pub mod plot;
+pub mod prequential;
 pub mod rankers;
 
 use std::collections::{BTreeMap, BTreeSet};

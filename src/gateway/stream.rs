@@ -59,10 +59,10 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<Seq>, ApiError> {
 }
 
 /// Counts an open stream for as long as it lives.
-struct OpenStream(Arc<Metrics>);
+pub(super) struct OpenStream(Arc<Metrics>);
 
 impl OpenStream {
-    fn register(metrics: &Arc<Metrics>, max: usize) -> Option<Self> {
+    pub(super) fn register(metrics: &Arc<Metrics>, max: usize) -> Option<Self> {
         let before = metrics.streams.inc();
         let open = Self(Arc::clone(metrics));
         usize::try_from(before).is_ok_and(|before| before < max).then_some(open)

@@ -105,7 +105,13 @@ pub const COLUMNS: [Column; 22] = [
     maybe("error_kind", Type::Text, Packing::Dictionary, "A short word for a step's failure", "timeout"),
     maybe("steps", Type::U32, Packing::Dictionary, "How many steps a trace has", "3"),
     maybe("name", Type::Text, Packing::Dictionary, "What people call the tool, capability or template", "Read a file"),
-    always("data", Type::Text, Packing::Plain, "All of the event's data as JSON; absent members are null", "{\"execution\":\"e-42\",...}"),
+    always(
+        "data",
+        Type::Text,
+        Packing::Plain,
+        "All of the event's data as JSON; absent members are null",
+        "{\"execution\":\"e-42\",...}",
+    ),
 ];
 
 pub fn schema() -> SchemaRef {

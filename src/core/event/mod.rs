@@ -18,9 +18,9 @@ use std::sync::Arc;
 use super::id::{ExecutionId, RecordId, Seq};
 use super::time::Timestamp;
 pub use data::{
-    CapabilityDeclared, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget, LogForked, Outcome,
-    PredictionServed, RankedOutcome, StepFinished, StepStarted, Structure, StructureEdge, StructureNode, TemplateLoaded,
-    ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep, Verdict,
+    CapabilityDeclared, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget, LogForked,
+    Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted, Structure, StructureEdge, StructureNode,
+    TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep, Verdict,
 };
 pub use kind::Kind;
 
