@@ -27,6 +27,7 @@ pub mod tool;
 pub mod vectors;
 
 pub mod digest;
+pub mod seen;
 pub mod state;
 
 pub mod rank;

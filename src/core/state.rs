@@ -5,8 +5,6 @@
 
 mod learn;
 
-use imbl::OrdSet;
-
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
 use super::event::{CapabilityDeclared, Event, Kind, Record, TemplateLoaded, ToolRegistered};
@@ -15,6 +13,7 @@ use super::graph::transition::Transitions;
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
+use super::seen::Seen;
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
@@ -30,8 +29,7 @@ pub enum Notice {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     applied: Seq,
-    /// Ids of all records folded: the same id twice is one record, whatever the log below remembers.
-    seen: OrdSet<RecordId>,
+    seen: Seen,
     counts: [u64; Kind::ALL.len()],
     duplicates: u64,
     /// Events of executions that were closed when they came.
@@ -53,7 +51,7 @@ impl State {
             return Vec::new();
         }
         self.applied = record.seq;
-        if self.seen.insert(record.fact.id).is_some() {
+        if !self.seen.insert(record.fact.id) {
             self.duplicates += 1;
             return Vec::new();
         }
@@ -168,7 +166,7 @@ impl State {
     }
 
     pub fn knows(&self, id: RecordId) -> bool {
-        self.seen.contains(&id)
+        self.seen.contains(id)
     }
 
     pub fn count(&self, kind: Kind) -> u64 {
@@ -194,11 +192,8 @@ impl State {
         for count in self.counts {
             writer.u64(count);
         }
-        writer.len(self.seen.len());
-        for id in &self.seen {
-            writer.u128(id.to_bits());
-        }
-        let parts: [&dyn Digestible; 8] = [
+        let parts: [&dyn Digestible; 9] = [
+            &self.seen,
             &self.tools,
             &self.executions,
             &self.graph,
