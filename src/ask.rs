@@ -3,6 +3,7 @@
 //! take milliseconds: ask on a thread that may block.
 
 mod answer;
+mod predict;
 mod request;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
+pub use predict::Foreseen;
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
 
 /// Why a question was not answered.
