@@ -5,7 +5,7 @@
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `trace` (how an execution becomes one trace), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold),
-//! `rank` (answers).
+//! `rank` (what fits an intent), `predict` (what comes next).
 
 pub mod id;
 pub mod time;
@@ -29,4 +29,5 @@ pub mod vectors;
 pub mod digest;
 pub mod state;
 
+pub mod predict;
 pub mod rank;
