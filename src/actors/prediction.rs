@@ -15,7 +15,7 @@ use super::follow::follow;
 use super::graph_sync::Views;
 use super::trace::append_patiently;
 use super::{Failure, Records};
-use crate::ask::{Asker, Foreseen};
+use crate::ask::{Asker, Foreseen, Foresight};
 use crate::bus::{Pattern, SharedBus, Subjects};
 use crate::clock::Clock;
 use crate::config::{self, Serve};
@@ -54,15 +54,16 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), Failure> {
     let actor = Prediction::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let live = Live::new(&view.executions, parts.settings.waiting_max);
-        Prediction { live, computing: false, impressions: Vec::new(), appending: false, parts }
+        let foresight = Some(Foresight::new(parts.asker.clone()));
+        Prediction { live, foresight, impressions: Vec::new(), appending: false, parts }
     });
     follow(log, view.applied(), BATCH_RECORDS_MAX, actor, stop).await
 }
 
 struct Prediction {
     live: Live,
-    /// Some predictions are being computed or published; the next ones are taken after that.
-    computing: bool,
+    /// Away while some predictions are computed; the next ones are taken when it is back.
+    foresight: Option<Foresight>,
     /// What the log has yet to take.
     impressions: Vec<Arc<NewRecord>>,
     appending: bool,
@@ -92,16 +93,18 @@ impl Handler<Records> for Prediction {
 impl Prediction {
     /// Predicts for those who have waited longest, unless that is under way.
     fn serve_some(&mut self, context: &mut Context<Self>) {
-        if self.computing || self.live.waiting() == 0 {
+        if self.live.waiting() == 0 {
             return;
         }
-        self.computing = true;
-        let moments = self.live.take(AT_ONCE_MAX);
-        let (asker, ranked_max) = (self.parts.asker.clone(), self.parts.settings.ranked_max);
-        let predict = move || moments.iter().map(|moment| asker.foresee(moment, ranked_max)).collect::<Vec<_>>();
+        let Some(mut foresight) = self.foresight.take() else { return };
+        let (moments, ranked_max) = (self.live.take(AT_ONCE_MAX), self.parts.settings.ranked_max);
+        let predict = move || {
+            let predicted: Vec<_> = moments.iter().map(|moment| foresight.foresee(moment, ranked_max)).collect();
+            (foresight, predicted)
+        };
         let (bus, subjects) = (Arc::clone(&self.parts.bus), self.parts.subjects.clone());
         let serving = async move {
-            let predicted = tokio::task::spawn_blocking(predict).await.unwrap_or_default();
+            let (foresight, predicted) = tokio::task::spawn_blocking(predict).await?;
             let mut impressions = Vec::with_capacity(predicted.len());
             for outcome in predicted {
                 match outcome {
@@ -112,10 +115,15 @@ impl Prediction {
                     Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
                 }
             }
-            impressions
+            Ok::<_, tokio::task::JoinError>((foresight, impressions))
         };
-        context.spawn(serving.into_actor(self).map(|impressions, actor, context| {
-            actor.computing = false;
+        context.spawn(serving.into_actor(self).map(|outcome, actor, context| {
+            let Ok((foresight, impressions)) = outcome else {
+                // It panicked. Whoever feeds this actor finds it gone, and it is built anew.
+                context.stop();
+                return;
+            };
+            actor.foresight = Some(foresight);
             actor.parts.metrics.predictions_served.inc_by(impressions.len() as u64);
             actor.remember(impressions, context);
             actor.serve_some(context);

@@ -9,12 +9,13 @@ use imbl::OrdSet;
 
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
-use super::event::{CapabilityDeclared, Event, Kind, Record, TemplateLoaded, ToolRegistered};
+use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
 use super::graph::edge::EdgeKind;
 use super::graph::transition::Transitions;
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
+use super::predict::Predictor;
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
@@ -44,6 +45,7 @@ pub struct State {
     pub templates: Templates,
     pub memory: Memory,
     pub vectors: Vectors,
+    pub predictor: Predictor,
 }
 
 impl State {
@@ -66,7 +68,7 @@ impl State {
             Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
-            Event::EmbeddingComputed(embedding) => self.vectors.learn(embedding),
+            Event::EmbeddingComputed(embedding) => self.embedded(embedding),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
             // What happens in an execution is in `executions`; the last two are kept for prediction, and nothing is derived from
@@ -85,7 +87,19 @@ impl State {
     fn register(&mut self, registration: &ToolRegistered) {
         let before = self.tools.get(&registration.tool).and_then(Tool::text);
         self.tools.register(registration.clone());
-        self.text_changed(before, self.tools.get(&registration.tool).and_then(Tool::text));
+        let now = self.tools.get(&registration.tool).and_then(Tool::text);
+        if before != now {
+            let position = self.tools.intern(&registration.tool);
+            self.predictor.corpus.tool_described(position, before.as_deref(), now.as_deref(), &self.vectors);
+        }
+        self.text_changed(before, now);
+    }
+
+    fn embedded(&mut self, embedding: &EmbeddingComputed) {
+        self.vectors.learn(embedding);
+        if let Some(hash) = TextHash::parse(&embedding.text_hash) {
+            self.predictor.corpus.embedded(hash, &self.tools, &self.memory, &self.vectors);
+        }
     }
 
     fn text_changed(&mut self, before: Option<String>, now: Option<String>) {
@@ -151,6 +165,14 @@ impl State {
         }
     }
 
+    /// The node of a callee, if it is known.
+    pub fn find(&self, callee: &Callee) -> Option<Node> {
+        match callee {
+            Callee::Tool(id) => self.tools.position(id).map(Node::tool),
+            Callee::Capability(id) => self.capabilities.position(*id).map(Node::capability),
+        }
+    }
+
     pub fn callee(&self, node: Node) -> Callee {
         match node.kind() {
             NodeKind::Tool(position) => Callee::Tool(self.tools.at(position).id.clone()),
@@ -198,7 +220,7 @@ impl State {
         for id in &self.seen {
             writer.u128(id.to_bits());
         }
-        let parts: [&dyn Digestible; 8] = [
+        let parts: [&dyn Digestible; 9] = [
             &self.tools,
             &self.executions,
             &self.graph,
@@ -207,6 +229,7 @@ impl State {
             &self.templates,
             &self.memory,
             &self.vectors,
+            &self.predictor,
         ];
         for part in parts {
             part.digest(&mut writer);

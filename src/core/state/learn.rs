@@ -6,7 +6,7 @@ use crate::core::event::TraceCompleted;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::{Callee, CapabilityId, Seq};
-use crate::core::memory::Noted;
+use crate::core::memory::{Noted, Run};
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
@@ -30,13 +30,13 @@ impl State {
                 self.text_changed(None, self.capabilities.get(id).and_then(Capability::text));
                 notices.push(Notice::CapabilityLearned { capability });
             }
-            self.remember(trace, &calls, id);
+            self.remember(trace, &calls, id, seq);
         }
         notices
     }
 
     /// The intent, with the calls that succeeded and, if all went well, the capability.
-    fn remember(&mut self, trace: &TraceCompleted, calls: &[Node], capability: CapabilityId) {
+    fn remember(&mut self, trace: &TraceCompleted, calls: &[Node], capability: CapabilityId, seq: Seq) {
         let intent = trace.intent.trim();
         if intent.is_empty() {
             return;
@@ -46,11 +46,16 @@ impl State {
         let mut nodes: Vec<Node> = succeeded.chain(capability).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let noted = self.memory.observe(intent, TextHash::of(intent), &nodes);
+        let TraceCompleted { success, abandoned, execution, .. } = trace;
+        let run = Run { calls, success: *success, abandoned: *abandoned, seq, execution };
+        let noted = self.memory.observe(intent, TextHash::of(intent), &nodes, run);
         if noted == Noted::Again {
             return;
         }
-        self.vectors.want(intent);
+        let hash = self.vectors.want(intent);
+        if let Some(number) = self.memory.number(hash) {
+            self.predictor.corpus.intent_remembered(number, hash, &self.vectors);
+        }
         for clause in clauses(intent) {
             self.vectors.want(clause);
         }

@@ -1,0 +1,147 @@
+//! What comes next: given an intent and the calls made so far, tools, capabilities and "done", each with a probability.
+//!
+//! ```text
+//!  State + Question --Evidence::of--> past intents near it, similarities   (once per intent)
+//!  Evidence + calls so far --candidates--> outcomes --signals--> values --logit--> p --threshold--> decision
+//! ```
+//!
+//! Everything is a function of one [`State`], the vectors of the question, and the calls so far: asked again about the same moment,
+//! pml gives the same answer, bit for bit. The weights of the logit are learnt in the fold (`lesson`) and are part of its digest.
+
+pub mod candidates;
+pub mod chances;
+pub mod corpus;
+pub mod evidence;
+pub mod logit;
+pub mod signals;
+pub mod threshold;
+
+use super::digest::{Digestible, Writer};
+use super::event::Outcome;
+use super::graph::Node;
+use super::id::{Callee, RecordId, Seq};
+use super::rank::Question;
+use super::state::State;
+use candidates::Candidate;
+use chances::Chances;
+use corpus::Corpus;
+use evidence::{Evidence, Less};
+use logit::Logit;
+use signals::{SIGNALS, Signal};
+use threshold::{Decision, Mode, Thresholds};
+
+/// What prediction keeps in the state.
+#[derive(Clone, Debug, Default)]
+pub struct Predictor {
+    pub corpus: Corpus,
+    pub logit: Logit,
+    pub thresholds: Thresholds,
+}
+
+impl Digestible for Predictor {
+    fn digest(&self, writer: &mut Writer) {
+        self.logit.digest(writer);
+        self.thresholds.digest(writer);
+    }
+}
+
+/// Where somebody stands, and how they ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The calls made so far, in order; none at the start.
+    pub context: &'a [Callee],
+    /// Outcomes wanted.
+    pub k: usize,
+    pub mode: Mode,
+    /// The record that made somebody ask: the threshold's sample is drawn from it.
+    pub seed: RecordId,
+}
+
+/// One outcome. Its score is the sum of its contributions, its probability the softmax of the scores of all candidates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    pub outcome: Outcome,
+    pub p: f64,
+    /// By signal, in the order of [`Signal::ALL`].
+    pub values: [f64; SIGNALS],
+    pub weights: [f64; SIGNALS],
+}
+
+/// What one signal added to a score: weight times value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contribution {
+    pub signal: Signal,
+    pub weight: f64,
+    pub value: f64,
+}
+
+impl Contribution {
+    pub fn amount(&self) -> f64 {
+        self.weight * self.value
+    }
+}
+
+impl Ranked {
+    /// Largest first, by amount, without those that add nothing.
+    pub fn contributions(&self) -> Vec<Contribution> {
+        let of = |signal: Signal| Contribution {
+            signal,
+            weight: self.weights[signal as usize],
+            value: self.values[signal as usize],
+        };
+        let mut all: Vec<Contribution> = Signal::ALL.into_iter().map(of).filter(|part| part.amount() != 0.0).collect();
+        all.sort_by(|a, b| b.amount().abs().total_cmp(&a.amount().abs()));
+        all
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The most likely first, cut to `k`.
+    pub ranked: Vec<Ranked>,
+    /// The last record the answer rests on.
+    pub based_on_seq: Seq,
+    /// Which weights answered.
+    pub model: String,
+    /// What the first outcome had to reach, and whether it did.
+    pub threshold: f64,
+    pub decision: Decision,
+}
+
+/// What comes next, by everything `state` knows.
+pub fn predict(state: &State, question: &Question, asked: &Asked<'_>) -> Prediction {
+    predict_with(state, &Evidence::of(state, question), asked)
+}
+
+/// The same when the evidence is at hand: it depends on the intent only, so a live execution needs it once per view.
+pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Prediction {
+    let context: Vec<Option<Node>> = asked.context.iter().map(|callee| state.find(callee)).collect();
+    let less = Less::default();
+    let chances = Chances::of(state, evidence, &context, &less);
+    let candidates = candidates::of(state, evidence, &chances);
+    let logit = &state.predictor.logit;
+    let mut ranked = rank(state, evidence, &chances, candidates, logit);
+    ranked.truncate(asked.k);
+    let (threshold, decision) = state.predictor.thresholds.decide(state, ranked.first(), asked.mode, asked.seed);
+    Prediction { ranked, based_on_seq: state.applied(), model: logit.version(), threshold, decision }
+}
+
+fn rank(state: &State, evidence: &Evidence, chances: &Chances<'_>, candidates: Vec<Candidate>, logit: &Logit) -> Vec<Ranked> {
+    let values: Vec<[f64; SIGNALS]> =
+        candidates.iter().map(|candidate| signals::of(state, evidence, chances, *candidate)).collect();
+    let probabilities = logit.probabilities(&values);
+    let weights = *logit.weights();
+    let ranked = candidates.iter().zip(values).zip(probabilities);
+    let mut ranked: Vec<Ranked> =
+        ranked.map(|((candidate, values), p)| Ranked { outcome: candidate.outcome(state), p, values, weights }).collect();
+    ranked.sort_by(|a, b| b.p.total_cmp(&a.p).then_with(|| order(&a.outcome).cmp(&order(&b.outcome))));
+    ranked
+}
+
+/// Ties: by id, being done last.
+fn order(outcome: &Outcome) -> (bool, Option<&Callee>) {
+    match outcome {
+        Outcome::Call(callee) => (false, Some(callee)),
+        Outcome::Done => (true, None),
+    }
+}
