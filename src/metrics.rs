@@ -94,7 +94,7 @@ impl Metrics {
     }
 
     /// The text a scraper reads; gauges are taken from `view`.
-    pub(crate) fn render(&self, view: &State) -> String {
+    pub fn render(&self, view: &State) -> String {
         self.applied.set(view.applied().0);
         self.tools.set(view.tools.len() as u64);
         self.capabilities.set(view.capabilities.len() as u64);

@@ -156,13 +156,8 @@ impl Runtime {
         let (measures_sender, measures) = Measured::channel();
         let (index_sender, indexed) = Indexed::channel();
         let embedder = embed::open(&config.embedding)?;
-        let asker = Asker::new(
-            views.clone(),
-            indexed.clone(),
-            measures.clone(),
-            Arc::clone(&embedder),
-            config.limits.intent_bytes_max,
-        );
+        let asker =
+            Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
         let publisher = Publisher::new(publisher_address, Arc::clone(&limits));
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
