@@ -15,7 +15,7 @@ use super::graph::transition::Transitions;
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
-use super::predict::Predictor;
+use super::predict::{Predictor, lesson::study};
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
@@ -100,6 +100,7 @@ impl State {
         if let Some(hash) = TextHash::parse(&embedding.text_hash) {
             self.predictor.corpus.embedded(hash, &self.tools, &self.memory, &self.vectors);
         }
+        study(self);
     }
 
     fn text_changed(&mut self, before: Option<String>, now: Option<String>) {

@@ -12,6 +12,7 @@ pub mod candidates;
 pub mod chances;
 pub mod corpus;
 pub mod evidence;
+pub mod lesson;
 pub mod logit;
 pub mod signals;
 pub mod threshold;
@@ -26,8 +27,9 @@ use candidates::Candidate;
 use chances::Chances;
 use corpus::Corpus;
 use evidence::{Evidence, Less};
+use lesson::Lessons;
 use logit::Logit;
-use signals::{SIGNALS, Signal};
+use signals::{SIGNALS, Scene, Signal, Values};
 use threshold::{Decision, Mode, Thresholds};
 
 /// What prediction keeps in the state.
@@ -35,12 +37,14 @@ use threshold::{Decision, Mode, Thresholds};
 pub struct Predictor {
     pub corpus: Corpus,
     pub logit: Logit,
+    pub lessons: Lessons,
     pub thresholds: Thresholds,
 }
 
 impl Digestible for Predictor {
     fn digest(&self, writer: &mut Writer) {
         self.logit.digest(writer);
+        self.lessons.digest(writer);
         self.thresholds.digest(writer);
     }
 }
@@ -63,7 +67,7 @@ pub struct Ranked {
     pub outcome: Outcome,
     pub p: f64,
     /// By signal, in the order of [`Signal::ALL`].
-    pub values: [f64; SIGNALS],
+    pub values: Values,
     pub weights: [f64; SIGNALS],
 }
 
@@ -120,28 +124,22 @@ pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Pr
     let chances = Chances::of(state, evidence, &context, &less);
     let candidates = candidates::of(state, evidence, &chances);
     let logit = &state.predictor.logit;
-    let mut ranked = rank(state, evidence, &chances, candidates, logit);
+    let mut ranked = rank(&Scene::new(state, evidence, &chances), &candidates, logit);
     ranked.truncate(asked.k);
+    let ranked: Vec<Ranked> = ranked
+        .into_iter()
+        .map(|(candidate, p, values)| Ranked { outcome: candidate.outcome(state), p, values, weights: *logit.weights() })
+        .collect();
     let (threshold, decision) = state.predictor.thresholds.decide(state, ranked.first(), asked.mode, asked.seed);
     Prediction { ranked, based_on_seq: state.applied(), model: logit.version(), threshold, decision }
 }
 
-fn rank(state: &State, evidence: &Evidence, chances: &Chances<'_>, candidates: Vec<Candidate>, logit: &Logit) -> Vec<Ranked> {
-    let values: Vec<[f64; SIGNALS]> =
-        candidates.iter().map(|candidate| signals::of(state, evidence, chances, *candidate)).collect();
+/// The likeliest first; ties in the order of the candidates, the end last.
+fn rank(scene: &Scene<'_>, candidates: &[Candidate], logit: &Logit) -> Vec<(Candidate, f64, Values)> {
+    let values: Vec<Values> = candidates.iter().map(|candidate| scene.values(*candidate)).collect();
     let probabilities = logit.probabilities(&values);
-    let weights = *logit.weights();
-    let ranked = candidates.iter().zip(values).zip(probabilities);
-    let mut ranked: Vec<Ranked> =
-        ranked.map(|((candidate, values), p)| Ranked { outcome: candidate.outcome(state), p, values, weights }).collect();
-    ranked.sort_by(|a, b| b.p.total_cmp(&a.p).then_with(|| order(&a.outcome).cmp(&order(&b.outcome))));
+    let mut ranked: Vec<(Candidate, f64, Values)> =
+        candidates.iter().zip(values).zip(probabilities).map(|((candidate, values), p)| (*candidate, p, values)).collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     ranked
-}
-
-/// Ties: by id, being done last.
-fn order(outcome: &Outcome) -> (bool, Option<&Callee>) {
-    match outcome {
-        Outcome::Call(callee) => (false, Some(callee)),
-        Outcome::Done => (true, None),
-    }
 }
