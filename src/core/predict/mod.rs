@@ -120,26 +120,31 @@ pub fn predict(state: &State, question: &Question, asked: &Asked<'_>) -> Predict
 /// The same when the evidence is at hand: it depends on the intent only, so a live execution needs it once per view.
 pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Prediction {
     let context: Vec<Option<Node>> = asked.context.iter().map(|callee| state.find(callee)).collect();
-    let less = Less::default();
-    let chances = Chances::of(state, evidence, &context, &less);
-    let candidates = candidates::of(state, evidence, &chances);
     let logit = &state.predictor.logit;
-    let mut ranked = rank(&Scene::new(state, evidence, &chances), &candidates, logit);
-    ranked.truncate(asked.k);
-    let ranked: Vec<Ranked> = ranked
+    let ranked: Vec<Ranked> = ranked(state, evidence, &context)
         .into_iter()
+        .take(asked.k)
         .map(|(candidate, p, values)| Ranked { outcome: candidate.outcome(state), p, values, weights: *logit.weights() })
         .collect();
     let (threshold, decision) = state.predictor.thresholds.decide(state, ranked.first(), asked.mode, asked.seed);
     Prediction { ranked, based_on_seq: state.applied(), model: logit.version(), threshold, decision }
 }
 
-/// The likeliest first; ties in the order of the candidates, the end last.
-fn rank(scene: &Scene<'_>, candidates: &[Candidate], logit: &Logit) -> Vec<(Candidate, f64, Values)> {
+/// Every candidate with its probability, the likeliest first.
+pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64)> {
+    ranked(state, evidence, context).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
+}
+
+/// Ties in the order of the candidates, the end last.
+fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
+    let less = Less::default();
+    let chances = Chances::of(state, evidence, context, &less);
+    let candidates = candidates::of(state, evidence, &chances);
+    let scene = Scene::new(state, evidence, &chances);
     let values: Vec<Values> = candidates.iter().map(|candidate| scene.values(*candidate)).collect();
-    let probabilities = logit.probabilities(&values);
+    let probabilities = state.predictor.logit.probabilities(&values);
     let mut ranked: Vec<(Candidate, f64, Values)> =
-        candidates.iter().zip(values).zip(probabilities).map(|((candidate, values), p)| (*candidate, p, values)).collect();
+        candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     ranked
 }
