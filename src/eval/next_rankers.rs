@@ -93,9 +93,7 @@ fn followed(place: &Place<'_>) -> Vec<f64> {
     let last = place.context.last().map_or(Some(Symbol::START), |node| node.map(Symbol::call));
     for near in &place.evidence.near {
         for way in &near.entry.ways {
-            let calls = way.calls.iter().map(|call| Symbol::call(*call));
-            let symbols: Vec<Symbol> = std::iter::once(Symbol::START).chain(calls).collect();
-            for pair in symbols.windows(2).filter(|pair| Some(pair[0]) == last) {
+            for pair in way.symbols().windows(2).filter(|pair| Some(pair[0]) == last) {
                 if let Some(node) = pair[1].node().filter(|node| matches!(node.kind(), NodeKind::Tool(_))) {
                     votes[index(node)] += near.weight_usual * f64::from(way.times);
                 }

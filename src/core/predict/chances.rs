@@ -117,7 +117,7 @@ impl<'a> Chances<'a> {
             }
         }
         for way in &self.less.ways {
-            let (symbols, times) = (symbols(way), f64::from(way.times));
+            let (symbols, times) = (way.symbols(), f64::from(way.times));
             for pair in symbols.windows(2).filter(|pair| pair[0] == last) {
                 self.after.take(pair[1], times);
             }
@@ -189,15 +189,9 @@ fn count(value: u64) -> f64 {
     value as f64
 }
 
-/// From the start to the end.
-fn symbols(way: &Way) -> Vec<Symbol> {
-    let calls = way.calls.iter().map(|call| Symbol::call(*call));
-    std::iter::once(Symbol::START).chain(calls).chain(way.ended.then_some(Symbol::END)).collect()
-}
-
 /// What followed `last` on a way, each with how much the calls until there were those made here: common ones among all, squared.
 fn followed(way: &Way, last: Symbol, here: &BTreeSet<Node>) -> Vec<(Symbol, f64)> {
-    let symbols = symbols(way);
+    let symbols = way.symbols();
     let mut until: BTreeSet<Node> = BTreeSet::new();
     let mut followed = Vec::new();
     for pair in symbols.windows(2) {

@@ -12,9 +12,12 @@ pub mod candidates;
 pub mod chances;
 pub mod corpus;
 pub mod evidence;
+pub mod explain;
 pub mod lesson;
 pub mod logit;
+pub mod score;
 pub mod signals;
+pub mod strategic;
 pub mod threshold;
 
 use super::digest::{Digestible, Writer};
@@ -29,6 +32,7 @@ use corpus::Corpus;
 use evidence::{Evidence, Less};
 use lesson::Lessons;
 use logit::Logit;
+use score::Scores;
 use signals::{SIGNALS, Scene, Signal, Values};
 use threshold::{Decision, Mode, Thresholds};
 
@@ -39,6 +43,7 @@ pub struct Predictor {
     pub logit: Logit,
     pub lessons: Lessons,
     pub thresholds: Thresholds,
+    pub scores: Scores,
 }
 
 impl Digestible for Predictor {
@@ -46,6 +51,7 @@ impl Digestible for Predictor {
         self.logit.digest(writer);
         self.lessons.digest(writer);
         self.thresholds.digest(writer);
+        self.scores.digest(writer);
     }
 }
 
@@ -120,14 +126,16 @@ pub fn predict(state: &State, question: &Question, asked: &Asked<'_>) -> Predict
 /// The same when the evidence is at hand: it depends on the intent only, so a live execution needs it once per view.
 pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Prediction {
     let context: Vec<Option<Node>> = asked.context.iter().map(|callee| state.find(callee)).collect();
-    let logit = &state.predictor.logit;
-    let ranked: Vec<Ranked> = ranked(state, evidence, &context)
-        .into_iter()
-        .take(asked.k)
-        .map(|(candidate, p, values)| Ranked { outcome: candidate.outcome(state), p, values, weights: *logit.weights() })
-        .collect();
-    let (threshold, decision) = state.predictor.thresholds.decide(state, ranked.first(), asked.mode, asked.seed);
-    Prediction { ranked, based_on_seq: state.applied(), model: logit.version(), threshold, decision }
+    let Predictor { logit, thresholds, .. } = &state.predictor;
+    let all = ranked(state, evidence, &context);
+    let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
+    let threshold = thresholds.threshold(state, first.symbol(), asked.mode, asked.seed);
+    let decision = if p >= threshold { Decision::Emit } else { Decision::Hold };
+    let ranked = all.into_iter().take(asked.k).map(|(candidate, p, values)| {
+        let outcome = candidate.outcome(state);
+        Ranked { outcome, p, values, weights: *logit.weights() }
+    });
+    Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: logit.version(), threshold, decision }
 }
 
 /// Every candidate with its probability, the likeliest first.
