@@ -6,6 +6,7 @@ use imbl::OrdMap;
 
 use super::digest::{Digestible, Writer};
 use super::graph::Node;
+use super::graph::transition::Symbol;
 use super::id::{ExecutionId, Seq};
 use super::vectors::TextHash;
 
@@ -40,6 +41,14 @@ pub struct Way {
     /// The last record that taught it, and the execution it is about.
     pub seq: Seq,
     pub execution: ExecutionId,
+}
+
+impl Way {
+    /// From the start of the run to its end, if it had one.
+    pub fn symbols(&self) -> Vec<Symbol> {
+        let calls = self.calls.iter().map(|call| Symbol::call(*call));
+        std::iter::once(Symbol::START).chain(calls).chain(self.ended.then_some(Symbol::END)).collect()
+    }
 }
 
 /// A run as the memory sees it.

@@ -4,6 +4,7 @@
 //! goes on folding. Nothing here looks at a clock, at randomness, or at when a record was recorded.
 
 mod learn;
+mod served;
 
 use imbl::OrdSet;
 
@@ -11,11 +12,11 @@ use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
 use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
 use super::graph::edge::EdgeKind;
-use super::graph::transition::Transitions;
+use super::graph::transition::{Symbol, Transitions};
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
-use super::predict::Predictor;
+use super::predict::{Predictor, lesson::study};
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
@@ -69,17 +70,18 @@ impl State {
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
             Event::EmbeddingComputed(embedding) => self.embedded(embedding),
+            Event::PredictionServed(served) => self.serve(served, record.fact.causation),
+            Event::FeedbackGiven(feedback) => self.judge(feedback),
+            Event::StepFinished(step) if in_time => self.settle_step(step, &record.fact, seq),
+            Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`; the last two are kept for prediction, and nothing is derived from
-            // them yet.
+            // What happens in an execution is in `executions`.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
-            | Event::ExecutionFinished(_)
-            | Event::FeedbackGiven(_)
-            | Event::PredictionServed(_) => {}
+            | Event::ExecutionFinished(_) => {}
         }
         Vec::new()
     }
@@ -100,6 +102,7 @@ impl State {
         if let Some(hash) = TextHash::parse(&embedding.text_hash) {
             self.predictor.corpus.embedded(hash, &self.tools, &self.memory, &self.vectors);
         }
+        study(self);
     }
 
     fn text_changed(&mut self, before: Option<String>, now: Option<String>) {

@@ -126,6 +126,22 @@ impl OpenExecution {
         self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
     }
 
+    /// How many steps had finished with the record `cause`, and whether this has gone on since. All that are known, if `cause` is
+    /// none of its records.
+    pub fn since(&self, cause: Option<RecordId>) -> (usize, bool) {
+        let finished = || self.steps.iter().filter_map(|step| step.finished.as_ref()).chain(&self.finished);
+        let facts = finished().chain(&self.started);
+        let cause = facts.filter(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)).next();
+        let later = |fact: &&Arc<NewRecord>| cause.is_some_and(|cause| stamp(fact) > cause);
+        let steps = self.steps.iter().filter_map(|step| step.finished.as_ref()).filter(|fact| !later(fact)).count();
+        (steps, self.finished.is_some() || finished().any(|fact| later(&fact)))
+    }
+
+    /// Whether `fact` is the one that finished the step: not one that came again with another id.
+    pub fn is_finished_by(&self, step: &StepId, fact: RecordId) -> bool {
+        self.step(step).and_then(|step| step.finished.as_ref()).is_some_and(|finished| finished.id == fact)
+    }
+
     fn step_mut(&mut self, id: &StepId, tool: &Callee) -> &mut OpenStep {
         let at = self.steps.binary_search_by(|step| step.id.cmp(id)).unwrap_or_else(|at| {
             self.steps.insert(at, OpenStep { id: id.clone(), tool: tool.clone(), started: None, finished: None });

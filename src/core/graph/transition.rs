@@ -17,6 +17,10 @@ impl Symbol {
         Self(node.to_bits() + 2)
     }
 
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
     /// The call; `None` for the start and the end.
     pub const fn node(self) -> Option<Node> {
         if self.0 < 2 { None } else { Some(Node::from_bits(self.0 - 2)) }

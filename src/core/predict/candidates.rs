@@ -30,6 +30,25 @@ impl Candidate {
         }
     }
 
+    /// The candidate that an outcome names, if the state knows it.
+    pub fn find(state: &State, outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Call(callee) => state.find(callee).map(Self::Call),
+            Outcome::Done => Some(Self::Done),
+        }
+    }
+
+    /// The position of the tool it calls.
+    pub fn tool(self) -> Option<u32> {
+        match self {
+            Self::Call(node) => match node.kind() {
+                NodeKind::Tool(position) => Some(position),
+                NodeKind::Capability(_) => None,
+            },
+            Self::Done => None,
+        }
+    }
+
     pub(super) fn outcome(self, state: &State) -> Outcome {
         match self {
             Self::Call(node) => Outcome::Call(state.callee(node)),

@@ -12,8 +12,12 @@ pub mod candidates;
 pub mod chances;
 pub mod corpus;
 pub mod evidence;
+pub mod explain;
+pub mod lesson;
 pub mod logit;
+pub mod score;
 pub mod signals;
+pub mod strategic;
 pub mod threshold;
 
 use super::digest::{Digestible, Writer};
@@ -26,8 +30,10 @@ use candidates::Candidate;
 use chances::Chances;
 use corpus::Corpus;
 use evidence::{Evidence, Less};
+use lesson::Lessons;
 use logit::Logit;
-use signals::{SIGNALS, Signal};
+use score::Scores;
+use signals::{SIGNALS, Scene, Signal, Values};
 use threshold::{Decision, Mode, Thresholds};
 
 /// What prediction keeps in the state.
@@ -35,13 +41,17 @@ use threshold::{Decision, Mode, Thresholds};
 pub struct Predictor {
     pub corpus: Corpus,
     pub logit: Logit,
+    pub lessons: Lessons,
     pub thresholds: Thresholds,
+    pub scores: Scores,
 }
 
 impl Digestible for Predictor {
     fn digest(&self, writer: &mut Writer) {
         self.logit.digest(writer);
+        self.lessons.digest(writer);
         self.thresholds.digest(writer);
+        self.scores.digest(writer);
     }
 }
 
@@ -63,7 +73,7 @@ pub struct Ranked {
     pub outcome: Outcome,
     pub p: f64,
     /// By signal, in the order of [`Signal::ALL`].
-    pub values: [f64; SIGNALS],
+    pub values: Values,
     pub weights: [f64; SIGNALS],
 }
 
@@ -116,32 +126,33 @@ pub fn predict(state: &State, question: &Question, asked: &Asked<'_>) -> Predict
 /// The same when the evidence is at hand: it depends on the intent only, so a live execution needs it once per view.
 pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Prediction {
     let context: Vec<Option<Node>> = asked.context.iter().map(|callee| state.find(callee)).collect();
+    let Predictor { logit, thresholds, .. } = &state.predictor;
+    let all = ranked(state, evidence, &context);
+    let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
+    let threshold = thresholds.threshold(state, first.symbol(), asked.mode, asked.seed);
+    let decision = if p >= threshold { Decision::Emit } else { Decision::Hold };
+    let ranked = all.into_iter().take(asked.k).map(|(candidate, p, values)| {
+        let outcome = candidate.outcome(state);
+        Ranked { outcome, p, values, weights: *logit.weights() }
+    });
+    Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: logit.version(), threshold, decision }
+}
+
+/// Every candidate with its probability, the likeliest first.
+pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64)> {
+    ranked(state, evidence, context).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
+}
+
+/// Ties in the order of the candidates, the end last.
+fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
     let less = Less::default();
-    let chances = Chances::of(state, evidence, &context, &less);
+    let chances = Chances::of(state, evidence, context, &less);
     let candidates = candidates::of(state, evidence, &chances);
-    let logit = &state.predictor.logit;
-    let mut ranked = rank(state, evidence, &chances, candidates, logit);
-    ranked.truncate(asked.k);
-    let (threshold, decision) = state.predictor.thresholds.decide(state, ranked.first(), asked.mode, asked.seed);
-    Prediction { ranked, based_on_seq: state.applied(), model: logit.version(), threshold, decision }
-}
-
-fn rank(state: &State, evidence: &Evidence, chances: &Chances<'_>, candidates: Vec<Candidate>, logit: &Logit) -> Vec<Ranked> {
-    let values: Vec<[f64; SIGNALS]> =
-        candidates.iter().map(|candidate| signals::of(state, evidence, chances, *candidate)).collect();
-    let probabilities = logit.probabilities(&values);
-    let weights = *logit.weights();
-    let ranked = candidates.iter().zip(values).zip(probabilities);
-    let mut ranked: Vec<Ranked> =
-        ranked.map(|((candidate, values), p)| Ranked { outcome: candidate.outcome(state), p, values, weights }).collect();
-    ranked.sort_by(|a, b| b.p.total_cmp(&a.p).then_with(|| order(&a.outcome).cmp(&order(&b.outcome))));
+    let scene = Scene::new(state, evidence, &chances);
+    let values: Vec<Values> = candidates.iter().map(|candidate| scene.values(*candidate)).collect();
+    let probabilities = state.predictor.logit.probabilities(&values);
+    let mut ranked: Vec<(Candidate, f64, Values)> =
+        candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     ranked
-}
-
-/// Ties: by id, being done last.
-fn order(outcome: &Outcome) -> (bool, Option<&Callee>) {
-    match outcome {
-        Outcome::Call(callee) => (false, Some(callee)),
-        Outcome::Done => (true, None),
-    }
 }

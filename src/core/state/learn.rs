@@ -7,6 +7,7 @@ use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::{Callee, CapabilityId, Seq};
 use crate::core::memory::{Noted, Run};
+use crate::core::predict::lesson::study;
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
@@ -22,6 +23,7 @@ impl State {
             }
         }
         self.transitions.observe(&calls, trace.success, !trace.abandoned);
+        self.predictor.scores.drop(&trace.execution);
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
             let canonical = Structure::canonical(&callees, &flow);
@@ -31,6 +33,8 @@ impl State {
                 notices.push(Notice::CapabilityLearned { capability });
             }
             self.remember(trace, &calls, id, seq);
+            self.predictor.lessons.heard();
+            study(self);
         }
         notices
     }
