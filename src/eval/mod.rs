@@ -3,6 +3,8 @@
 
 pub mod curves;
 pub mod metrics;
+pub mod next;
+pub mod next_rankers;
 pub mod plot;
 pub mod prequential;
 pub mod rankers;

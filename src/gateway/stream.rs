@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 
 const BATCH_RECORDS: usize = 256;
 /// A comment line this often keeps proxies from closing a silent stream.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

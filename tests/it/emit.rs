@@ -16,9 +16,9 @@ use crate::cli::{run, text};
 use crate::nats_server::{NatsServer, settings, subjects};
 use crate::server::{PATIENCE, pml};
 
-async fn listen(server: &NatsServer, subjects: &str) -> (Nats, Subscriber) {
+async fn listen(server: &NatsServer, pattern: &str) -> (Nats, Subscriber) {
     let nats = Nats::connect(&settings(&[server.url()]), subjects()).await.unwrap();
-    let subscriber = nats.client().subscribe(subjects.to_owned()).await.unwrap();
+    let subscriber = nats.client().subscribe(pattern.to_owned()).await.unwrap();
     nats.client().flush().await.unwrap();
     (nats, subscriber)
 }

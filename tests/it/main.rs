@@ -35,5 +35,7 @@ mod nats_ports;
 mod nats_serve;
 mod nats_server;
 mod outside;
+mod prediction_clients;
+mod predictions;
 mod related;
 mod supervision;
