@@ -153,7 +153,7 @@ pub fn embed_lacking(state: &mut State, embedder: &dyn Embedder, batch_texts_max
         }
         let model = embedder.model().to_string();
         for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
-            state.vectors.learn(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
+            state.embedded(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
         }
     }
 }

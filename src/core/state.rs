@@ -96,7 +96,8 @@ impl State {
         self.text_changed(before, now);
     }
 
-    fn embedded(&mut self, embedding: &EmbeddingComputed) {
+    /// The vector of a text came.
+    pub(crate) fn embedded(&mut self, embedding: &EmbeddingComputed) {
         self.vectors.learn(embedding);
         if let Some(hash) = TextHash::parse(&embedding.text_hash) {
             self.predictor.corpus.embedded(hash, &self.tools, &self.memory, &self.vectors);

@@ -140,13 +140,13 @@ pub fn next(
 }
 
 /// Where the right tool stands, and which stands first; ties by id.
-struct Found {
-    rank: usize,
+pub(super) struct Found {
+    pub(super) rank: usize,
     top: Option<u32>,
 }
 
 impl Found {
-    fn of(scores: &[f64], by_id: &[u32], right: Option<Node>) -> Self {
+    pub(super) fn of(scores: &[f64], by_id: &[u32], right: Option<Node>) -> Self {
         let score = |position: u32| scores[position as usize];
         let top = by_id.iter().copied().reduce(|best, next| if score(next) > score(best) { next } else { best });
         let right = right.and_then(|right| by_id.iter().position(|position| Node::tool(*position) == right));

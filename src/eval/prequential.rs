@@ -7,20 +7,31 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::metrics::Means;
+use super::next::Found;
+use super::next_rankers::{NextRanker, Place};
 use super::rankers::Ranker;
+use crate::actors::measures::tool_vectors;
 use crate::actors::trace::trace_record;
 use crate::ask::{embed_lacking, question};
 use crate::core::event::{Event, NewRecord, Record, TraceCompleted};
+use crate::core::graph::Node;
+use crate::core::graph::cold_start::ColdStart;
+use crate::core::graph::measures::Measures;
 use crate::core::id::{Callee, Seq, ToolId};
-use crate::core::rank::Index;
+use crate::core::predict::evidence::Evidence;
+use crate::core::rank::{Index, Question};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::core::trace::Executions;
 use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{EmbedError, Embedder};
 
-/// What is asked about a trace.
+/// What is asked about a trace: which tools it calls, and, after its first step, which comes next.
 pub const DISCOVER: &str = "discover";
+pub const NEXT: &str = "next";
+
+/// One of the baselines looks at the whole graph, whose measures are taken again when there are this many times as many traces.
+const MEASURE_AT_GROWTH: f64 = 1.1;
 
 /// How one ranker did on one trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +55,8 @@ pub struct Prequential<'a> {
     index: Index,
     embedder: &'a dyn Embedder,
     batch_texts_max: usize,
+    measures: Measures,
+    measured_at: u32,
     asked: u32,
     points: Vec<Point>,
 }
@@ -51,7 +64,8 @@ pub struct Prequential<'a> {
 impl<'a> Prequential<'a> {
     pub fn new(embedder: &'a dyn Embedder, batch_texts_max: usize) -> Self {
         let (state, index) = (State::default(), Index::default());
-        Self { state, index, embedder, batch_texts_max, asked: 0, points: Vec::new() }
+        let measures = Measures::default();
+        Self { state, index, embedder, batch_texts_max, measures, measured_at: 0, asked: 0, points: Vec::new() }
     }
 
     /// The next record of the history.
@@ -79,9 +93,35 @@ impl<'a> Prequential<'a> {
         for ranker in Ranker::ALL {
             let ranked = ranker.rank(&self.index, &question);
             let ranks: Vec<usize> = (1..).zip(&ranked).filter(|(_, tool)| gold.contains(tool)).map(|(rank, _)| rank).collect();
-            self.judge(DISCOVER, ranker.name(), seq, &ranks);
+            let mut means = Means::default();
+            means.add(&ranks);
+            self.note(DISCOVER, ranker.name(), seq, &means);
         }
+        self.ask_next(trace, seq, &question);
         Ok(())
+    }
+
+    /// Every step after the first, given those before it; the trace counts as one answer.
+    fn ask_next(&mut self, trace: &TraceCompleted, seq: Seq, question: &Question) {
+        if f64::from(self.asked) > f64::from(self.measured_at) * MEASURE_AT_GROWTH {
+            self.measures = Measures::compute(&self.state, None, ColdStart::default(), &tool_vectors(&self.state));
+            self.measured_at = self.asked;
+        }
+        let evidence = Evidence::of(&self.state, question);
+        let by_id: Vec<u32> = self.state.tools.positions().collect();
+        let place = |callee: &Callee| self.known_tool(callee).and_then(|tool| self.state.tools.position(tool)).map(Node::tool);
+        let calls: Vec<Option<Node>> = trace.steps.iter().map(|step| place(&step.tool)).collect();
+        if calls.len() < 2 {
+            return;
+        }
+        for ranker in NextRanker::ALL {
+            let mut means = Means::default();
+            for at in 1..calls.len() {
+                let place = Place { state: &self.state, measures: &self.measures, evidence: &evidence, context: &calls[..at] };
+                means.add(&[Found::of(&ranker.scores(&place), &by_id, calls[at]).rank]);
+            }
+            self.note(NEXT, ranker.name(), seq, &means);
+        }
     }
 
     /// A tool nobody had heard of cannot be found: that it was called is not held against anybody.
@@ -92,10 +132,7 @@ impl<'a> Prequential<'a> {
         }
     }
 
-    /// Notes where the right answers stood.
-    fn judge(&mut self, question: &'static str, ranker: &'static str, seq: Seq, ranks: &[usize]) {
-        let mut means = Means::default();
-        means.add(ranks);
+    fn note(&mut self, question: &'static str, ranker: &'static str, seq: Seq, means: &Means) {
         let told = means.discover();
         let values = [told.hit1, told.mrr, told.recall5];
         self.points.push(Point { question, ranker, trace: self.asked, seq, values });
