@@ -20,6 +20,7 @@ pub(crate) mod index;
 pub(crate) mod measures;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
+pub mod turn;
 
 use actix::Message;
 

@@ -116,6 +116,25 @@ async fn every_way_to_log_in_works_and_nobody_comes_in_without() {
     assert!(!logs_in(&server, |_| {}).await);
 }
 
+/// The operator, the account and the user were made once by make.py beside them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credentials_file_logs_in_where_an_operator_signs_the_accounts() {
+    let jwt = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/jwt");
+    let (server, home) = guarded(&std::fs::read_to_string(jwt.join("operator.conf")).unwrap());
+    let log_in = |credentials: PathBuf| logs_in(&server, move |nats| nats.credentials = credentials);
+    assert!(log_in(jwt.join("pml.creds")).await);
+    assert!(!logs_in(&server, |_| {}).await);
+    // The same user with the key of another one.
+    let (stranger, seed) = (home.path().join("stranger.creds"), "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY");
+    let own = std::fs::read_to_string(jwt.join("pml.creds")).unwrap();
+    let changed = own.lines().map(|line| if line.starts_with("SU") { seed } else { line }).collect::<Vec<_>>().join("\n");
+    std::fs::write(&stranger, changed).unwrap();
+    assert!(!log_in(stranger).await);
+    let mut settings = settings(&[server.url()]);
+    settings.credentials = jwt.join("pml.creds");
+    connect(&settings).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_is_spoken_both_ways_when_configured() {
     let file = |name: &str| -> PathBuf { Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/tls").join(name) };

@@ -54,7 +54,7 @@ fn example(index: &Index, entry: usize) -> Option<Example> {
     let mut slots: Vec<usize> = (0..signals.len()).filter(is_tool).filter(|slot| !right.contains_key(slot)).collect();
     let mut wrong = Vec::new();
     for signal in 0..SIGNALS {
-        let stronger = |a: &usize, b: &usize| signals.at(*b)[signal].total_cmp(&signals.at(*a)[signal]).then(a.cmp(b));
+        let stronger = |a: &usize, b: &usize| signals.value(signal, *b).total_cmp(&signals.value(signal, *a)).then(a.cmp(b));
         if slots.len() > STRONGEST {
             slots.select_nth_unstable_by(STRONGEST, stronger);
         }
