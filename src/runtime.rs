@@ -78,11 +78,14 @@ pub struct Runtime {
     ended: Vec<oneshot::Receiver<()>>,
 }
 
+/// Takes events from the work queue.
+type Taking = tokio::task::JoinHandle<Result<(), crate::actors::Failure>>;
+
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
 struct OnNats {
     /// With its own stop: it ends before the actors do.
-    intake: Option<(watch::Sender<bool>, tokio::task::JoinHandle<Result<(), crate::actors::Failure>>)>,
+    intake: Option<(watch::Sender<bool>, Taking)>,
     service: Option<nats::Service>,
     /// Given back last, when nothing is written any more.
     lease: Option<Lease>,
@@ -149,7 +152,10 @@ impl Runtime {
             };
             let taking = in_turn(turn, stopping, move |end| {
                 let parts = IntakeParts { stop: end, ..parts.clone() };
-                async { Ok(nats::run_intake(parts).await) }
+                async {
+                    nats::run_intake(parts).await;
+                    Ok(())
+                }
             });
             on_nats.intake = Some((stop, nats.spawn(taking)));
         }
