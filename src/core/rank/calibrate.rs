@@ -77,7 +77,8 @@ fn quality(examples: &[Example], weights: &Weights) -> f64 {
             1 + better + wrong.iter().filter(|other| *other >= own).count()
         };
         let ranks: Vec<usize> = right.iter().map(rank).collect();
-        let found: f64 = ranks.iter().zip(&example.right).filter(|(rank, _)| **rank <= FIRST).map(|(_, (_, share))| share).sum();
+        let found: f64 =
+            ranks.iter().zip(&example.right).filter(|(rank, _)| **rank <= FIRST).map(|(_, (_, share))| share).sum();
         found + 1.0 / ranks.iter().min().copied().unwrap_or(usize::MAX) as f64
     };
     examples.iter().map(of).sum()

@@ -51,12 +51,14 @@ impl Past {
         let good: Vec<_> = capabilities.collect();
         let counted = |good: u32, all: u32| {
             let good = good.min(all);
-            FAILED_RUN.mul_add((all - good) as f32, good as f32)
+            good as f32 + FAILED_RUN * (all - good) as f32
         };
         let runs = counted(good.iter().map(|(_, times)| times).sum(), remembered.runs);
         let share = |&(node, times): &(Node, u32)| {
             let well = match node.kind() {
-                NodeKind::Tool(_) => good.iter().filter(|(capability, _)| capability.members.contains(&node)).map(|(_, n)| n).sum(),
+                NodeKind::Tool(_) => {
+                    good.iter().filter(|(capability, _)| capability.members.contains(&node)).map(|(_, n)| n).sum()
+                }
                 NodeKind::Capability(_) => times,
             };
             (node, counted(well, times) / runs)
