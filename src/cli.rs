@@ -150,7 +150,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
-        Command::Publish(arguments) => publish::run(arguments, &config, output),
+        Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),

@@ -22,6 +22,7 @@ pub(crate) mod measures;
 pub(crate) mod prediction;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
+pub mod turn;
 
 use actix::Message;
 

@@ -30,6 +30,7 @@ mod http_read;
 mod learning;
 mod log_contract;
 mod nats_kill;
+mod nats_lease;
 mod nats_log;
 mod nats_ports;
 mod nats_serve;
