@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
     #[command(flatten)]
-    prequential: prequential::Arguments,
+    prequential: prequential::CurveArguments,
     #[command(flatten)]
     choice: Choice,
 }
