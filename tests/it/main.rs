@@ -30,5 +30,6 @@ mod nats_ports;
 mod nats_serve;
 mod nats_server;
 mod outside;
+mod predict;
 mod related;
 mod supervision;
