@@ -36,8 +36,6 @@ pub struct Lessons {
     taken: u64,
     /// The number of traces at which the next one is due.
     next: u64,
-    /// So many waited for vectors that none are expected.
-    goes_without: bool,
 }
 
 impl Lessons {
@@ -46,7 +44,6 @@ impl Lessons {
         self.traces += 1;
         if self.traces >= self.next {
             self.due = (self.due + 1).min(DUE_MAX);
-            self.goes_without |= self.due == DUE_MAX;
             self.next = self.traces + 1 + self.traces / LESSONS_AT_FIRST;
         }
     }
@@ -58,7 +55,7 @@ impl Lessons {
 
 impl Digestible for Lessons {
     fn digest(&self, writer: &mut Writer) {
-        writer.u64(self.traces).u64(self.due).u64(self.taken).u64(self.next).bool(self.goes_without);
+        writer.u64(self.traces).u64(self.due).u64(self.taken).u64(self.next);
     }
 }
 
@@ -86,7 +83,7 @@ fn vectors_are_on_their_way(state: &State) -> bool {
     let (have, wanted) = state.vectors.coverage();
     match state.vectors.model() {
         Some(_) => have * 10 < wanted * 9,
-        None => !state.predictor.lessons.goes_without,
+        None => state.predictor.lessons.due < DUE_MAX,
     }
 }
 
