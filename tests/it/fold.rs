@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pml::core::event::{CapabilityDeclared, Event, NewRecord, Record, ToolAnnotations, ToolRegistered};
+use pml::core::event::{CapabilityDeclared, Event, NewRecord, Record, ToolAnnotations, ToolRegistered, Verdict};
 use pml::core::id::ExecutionId;
 use pml::core::state::State;
 use pml::core::trace::Executions;
@@ -101,6 +101,17 @@ enum Chapter {
         execution: Index,
         tool: Index,
     },
+    /// A prediction for such an execution, and what somebody thought of it.
+    Predicted {
+        execution: Index,
+        tools: Vec<Index>,
+        verdict: Index,
+    },
+    /// The vector of a text that somebody may want.
+    Embedded {
+        text: Index,
+        values: (u8, u8),
+    },
 }
 
 fn chapter() -> impl Strategy<Value = Chapter> {
@@ -111,6 +122,9 @@ fn chapter() -> impl Strategy<Value = Chapter> {
         1 => (index(), index(), index()).prop_map(|(name, from, to)| Chapter::Template { name, from, to }),
         1 => vec(index(), 1..4).prop_map(|tools| Chapter::Declared { tools }),
         1 => (index(), index()).prop_map(|(execution, tool)| Chapter::Stray { execution, tool }),
+        2 => (index(), vec(index(), 1..4), index())
+            .prop_map(|(execution, tools, verdict)| Chapter::Predicted { execution, tools, verdict }),
+        2 => (index(), any::<(u8, u8)>()).prop_map(|(text, values)| Chapter::Embedded { text, values }),
     ]
 }
 
@@ -147,6 +161,19 @@ fn history() -> impl Strategy<Value = Vec<Record>> {
                 Chapter::Stray { execution, tool } => {
                     let execution = format!("e{}", execution.index(chapters.len()));
                     append(given::step_finished(&execution, "stray", tool_at(tool), &[], true));
+                }
+                Chapter::Predicted { execution, tools: chosen, verdict } => {
+                    let ranked: Vec<(Option<&str>, f64)> =
+                        chosen.iter().map(|tool| (Some(TOOLS[tool.index(TOOLS.len())]), 0.25)).chain([(None, 0.1)]).collect();
+                    let execution = format!("e{}", execution.index(chapters.len()));
+                    let served = given::prediction_served(at as u64 + 1, Some(&execution), &ranked);
+                    let verdict = [Verdict::Accepted, Verdict::Ignored, Verdict::Rejected][verdict.index(3)];
+                    append(served);
+                    append(given::feedback(at as u64 + 1, verdict));
+                }
+                Chapter::Embedded { text, values: (one, other) } => {
+                    let text = format!("do e{}", text.index(chapters.len()));
+                    append(given::embedded("m", &text, &[f32::from(*one), f32::from(*other)]));
                 }
             }
         }

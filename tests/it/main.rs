@@ -38,5 +38,6 @@ mod nats_server;
 mod outside;
 mod prediction_clients;
 mod predictions;
+mod predict;
 mod related;
 mod supervision;
