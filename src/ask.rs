@@ -3,7 +3,9 @@
 //! take milliseconds: ask on a thread that may block.
 
 mod answer;
+mod explain;
 mod foresight;
+pub(crate) mod models;
 mod predict;
 mod request;
 
@@ -25,6 +27,7 @@ use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
+pub use explain::{ExplainAnswer, ExplainRequest};
 pub use foresight::{Foreseen, Foresight};
 pub use predict::{AskedMode, PredictAnswer, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};

@@ -250,13 +250,7 @@ async fn agent(
     Ok(())
 }
 
-async fn over_nats(
-    config: &Config,
-    program: &Path,
-    place: &Path,
-    load: Load,
-    append: AppendMode,
-) -> anyhow::Result<Measured> {
+async fn over_nats(config: &Config, program: &Path, place: &Path, load: Load, append: AppendMode) -> anyhow::Result<Measured> {
     let server = Server::start(program, place)?;
     let config = on(&server, config, append);
     let clock = Clock::system();
