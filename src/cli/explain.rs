@@ -9,6 +9,7 @@ use super::source::Source;
 use super::{Outcome, Place};
 use crate::ask::{AskedMode, Asker, ExplainRequest};
 use crate::config::Config;
+use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -24,6 +25,9 @@ pub(super) struct Arguments {
     /// What to explain: a tool, capability:ID or done [default: the first outcome]
     #[arg(long)]
     item: Option<String>,
+    /// What would have been explained at this moment: a position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME")]
+    at: Option<Moment>,
     #[command(flatten)]
     place: Place,
 }
@@ -36,10 +40,11 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         mode: AskedMode::default(),
         item: arguments.item,
     };
-    let answer = match Source::open(&arguments.place, &config).await? {
-        Source::Server(remote) => remote.ask("/v1/explain", &json!(request))?,
-        source => {
-            let asker = Asker::of_state(source.state().await?, &config).map_err(anyhow::Error::from)?;
+    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+        (Source::Server(remote), None) => remote.ask("/v1/explain", &json!(request))?,
+        (source, at) => {
+            let state = source.state(at.unwrap_or(Moment::Now)).await?;
+            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
             json!(asker.explain(request).map_err(anyhow::Error::from)?)
         }
     };

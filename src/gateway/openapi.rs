@@ -146,6 +146,7 @@ fn paths() -> Value {
         }), &["intent"]))},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
+        "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",

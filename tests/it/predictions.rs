@@ -221,7 +221,7 @@ fn the_command_line_asks_a_server_or_a_directory_what_comes_next() {
     let asked: Value = serde_json::from_str(&run(&["--url", &url, "--json"])).unwrap();
     assert_eq!(asked, expected);
     let table = run(&["--url", &url]);
-    for part in ["fs:write", "(done)", "% of the time", "threshold"] {
+    for part in ["fs:write", "(done)", "follows ", "threshold"] {
         assert!(table.contains(part), "no '{part}' in {table}");
     }
     server.terminate();
@@ -467,7 +467,7 @@ async fn replaying_the_log_gives_the_predictions_that_were_served_bit_for_bit() 
     let records = pml.records().await;
     assert_eq!(recompute(&records), expected);
     let best = records.iter().filter_map(served).filter(|served| served.ranked[0].probability > 0.8).count();
-    assert!(best > expected / 4, "it learnt meanwhile: {best} of {expected}");
+    assert!(best > expected / 8, "it learnt meanwhile: {best} of {expected}");
     pml.stop().await;
 }
 
