@@ -9,6 +9,7 @@ use super::answers::{self, GraphQuery, Page};
 use super::dto::TraceDto;
 use super::error::ApiError;
 use crate::actors::turn::Turn;
+use crate::ask::models::models as known_models;
 use crate::core::id::ExecutionId;
 
 pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
@@ -34,6 +35,10 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
         Some(open) => Ok(HttpResponse::Ok().json(TraceDto::open(&execution, open))),
         None => Err(ApiError::NotFound(format!("no execution '{execution}' is open or among the latest traces"))),
     }
+}
+
+pub(super) async fn models(gateway: Data<Gateway>) -> HttpResponse {
+    HttpResponse::Ok().json(known_models(&gateway.views.current()))
 }
 
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
