@@ -27,6 +27,7 @@ mod related;
 mod remote;
 mod scratch;
 mod serve;
+mod snapshot;
 mod source;
 
 use std::path::PathBuf;
@@ -76,6 +77,9 @@ enum Command {
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
+    /// The state as Parquet files: take, list, check, restore, remove
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Look at refused events and send them again
     #[command(subcommand)]
     Dead(dead::Command),
@@ -137,6 +141,7 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
+        Command::Snapshot(command) => on_actors(snapshot::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
         Command::Embed(arguments) => embed::run(arguments, config, output),
         Command::Key(arguments) => Ok(key::run(arguments, output)),

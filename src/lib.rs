@@ -20,6 +20,7 @@ pub mod dead;
 pub mod embed;
 pub mod log;
 pub mod nats;
+pub mod snapshot;
 
 pub mod actors;
 pub mod ask;

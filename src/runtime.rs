@@ -10,6 +10,7 @@ use crate::actors::execution::{self, ExecutionParts};
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::{self, IndexParts, Indexed};
 use crate::actors::measures::{self, Measured, MeasuresParts};
+use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
 use crate::ask::Asker;
@@ -18,9 +19,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
 use crate::core::graph::measures::Measures;
-use crate::core::id::RecordId;
+use crate::core::id::{RecordId, Seq};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
+use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
 use crate::embed::{self, EmbedError, SharedEmbedder};
@@ -29,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::nats::{self, IntakeParts, Nats, NatsError, StreamDeadLetters};
 use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
+use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::templates::{self, TemplateError};
 
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +52,8 @@ pub enum StartError {
     Append(#[from] AppendError),
     #[error("the configured embedder cannot be used")]
     Embed(#[from] EmbedError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     #[error("the fold stopped while it was catching up with the log; the messages above say why")]
     Fold,
 }
@@ -64,6 +69,7 @@ pub struct Runtime {
     pub dead: Arc<dyn DeadLetters>,
     pub bus: SharedBus,
     pub subjects: Subjects,
+    pub snapshots: Arc<Keeper>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -151,7 +157,10 @@ impl Runtime {
         let metrics = Arc::new(Metrics::new());
         let limits = Arc::new(Limits::from(&config.limits));
         let (stop, stopping) = watch::channel(false);
-        let (view_sender, views) = Views::channel();
+        let store = Store::configured(config)?;
+        let begin = restored(&store, &log).await;
+        let last_snapshot = begin.applied();
+        let (view_sender, views) = Views::channel(begin);
         let (measures_sender, measures) = Measured::channel();
         let (index_sender, indexed) = Indexed::channel();
         let embedder = embed::open(&config.embedding)?;
@@ -161,6 +170,17 @@ impl Runtime {
         let arbiters: Vec<actix_rt::Arbiter> = (0..3).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
+        let snapshots = Arc::new(Keeper {
+            store,
+            log: Arc::clone(&log),
+            views: views.clone(),
+            bus: Arc::clone(&bus),
+            subjects: subjects.clone(),
+            clock: clock.clone(),
+            config_hash: snapshot::config_hash(config),
+            keep: config.snapshots.keep,
+            turn: tokio::sync::Mutex::default(),
+        });
         let mut runtime = Self {
             publisher,
             views,
@@ -171,6 +191,7 @@ impl Runtime {
             dead,
             bus,
             subjects,
+            snapshots,
             metrics,
             clock,
             roles,
@@ -196,6 +217,7 @@ impl Runtime {
         runtime.views.at_least(tail).await.ok_or(StartError::Fold)?;
         if runtime.roles.contains(Role::GraphSync) {
             runtime.load_templates(&config.templates.path).await?;
+            runtime.start_snapshots(config, last_snapshot, stopping.clone());
         }
         if runtime.roles.contains(Role::Execution) {
             runtime.start_execution(config, limits, address, stopping.clone());
@@ -251,6 +273,17 @@ impl Runtime {
             stop: stopping.clone(),
         };
         self.supervise("embedding", 2, stopping, move || embedding::run(embedding.clone()));
+    }
+
+    fn start_snapshots(&mut self, config: &Config, last: Seq, stopping: watch::Receiver<bool>) {
+        let parts = SnapshotsParts {
+            keeper: Arc::clone(&self.snapshots),
+            views: self.views.clone(),
+            settings: config.snapshots.clone(),
+            last,
+            stop: stopping.clone(),
+        };
+        self.supervise("snapshots", 2, stopping, move || snapshots::run(parts.clone()));
     }
 
     /// What answers rest on besides the view. Every process may be asked, over HTTP if not over NATS.
@@ -339,6 +372,17 @@ impl Runtime {
             if arbiter.join().is_err() {
                 tracing::error!("an actor's thread had panicked");
             }
+        }
+    }
+}
+
+/// The state to start from: that of the newest snapshot that can be used. Without any, everything is folded.
+async fn restored(store: &Store, log: &SharedLog) -> State {
+    match snapshot::newest_at_or_before(store, log.as_ref(), Seq(u64::MAX)).await {
+        Ok(restored) => restored.unwrap_or_default(),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "starting without a snapshot");
+            State::default()
         }
     }
 }

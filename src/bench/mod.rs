@@ -6,6 +6,7 @@ pub mod discover;
 pub mod ingest;
 pub mod nats;
 pub mod replay;
+pub mod snapshot;
 mod workload;
 
 use std::time::{Duration, Instant};

@@ -13,6 +13,7 @@ use crate::ask::AskError;
 use crate::config::Scope;
 use crate::log::ReadError;
 use crate::publisher::RedriveError;
+use crate::snapshot::SnapshotError;
 
 /// Seconds after which a client that met back-pressure should try again.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -47,6 +48,8 @@ pub(crate) enum ApiError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Redrive(#[from] RedriveError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
 }
 
 impl From<Refused> for ApiError {
@@ -70,6 +73,7 @@ impl ResponseError for ApiError {
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => StatusCode::CONFLICT,
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
@@ -77,7 +81,7 @@ impl ResponseError for ApiError {
             Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) | Self::Stopping => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::Read(_) | Self::Ask(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

@@ -96,6 +96,11 @@ enum Chapter {
     Declared {
         tools: Vec<Index>,
     },
+    /// A vector for an intent that may be remembered or not, by one of two models.
+    Embedded {
+        execution: Index,
+        new_model: bool,
+    },
     /// A step for an execution that may be open, closed or unknown.
     Stray {
         execution: Index,
@@ -110,6 +115,7 @@ fn chapter() -> impl Strategy<Value = Chapter> {
         4 => (planned_run(), prop::bool::weighted(0.9)).prop_map(|(run, closed)| Chapter::Run { run, closed }),
         1 => (index(), index(), index()).prop_map(|(name, from, to)| Chapter::Template { name, from, to }),
         1 => vec(index(), 1..4).prop_map(|tools| Chapter::Declared { tools }),
+        2 => (index(), any::<bool>()).prop_map(|(execution, new_model)| Chapter::Embedded { execution, new_model }),
         1 => (index(), index()).prop_map(|(execution, tool)| Chapter::Stray { execution, tool }),
     ]
 }
@@ -117,7 +123,7 @@ fn chapter() -> impl Strategy<Value = Chapter> {
 /// Positions are ten apart, so that a test can put copies in between; holes are legal anyway.
 const GAP: u64 = 10;
 
-fn history() -> impl Strategy<Value = Vec<Record>> {
+pub(crate) fn history() -> impl Strategy<Value = Vec<Record>> {
     vec(chapter(), 1..12).prop_map(|chapters| {
         let mut facts: Vec<Arc<NewRecord>> = Vec::new();
         let mut append = |event| facts.push(fact(facts.len() as u64 + 1, event));
@@ -144,6 +150,11 @@ fn history() -> impl Strategy<Value = Vec<Record>> {
                     let chosen: Vec<&str> = chosen.iter().map(|tool| TOOLS[tool.index(TOOLS.len())]).collect();
                     append(given::declared(&execution, &chosen));
                 }
+                Chapter::Embedded { execution, new_model } => {
+                    let text = format!("do e{}", execution.index(chapters.len()));
+                    let (model, dim) = if *new_model { ("new", 3) } else { ("old", 2) };
+                    append(given::embedded(&text, model, dim));
+                }
                 Chapter::Stray { execution, tool } => {
                     let execution = format!("e{}", execution.index(chapters.len()));
                     append(given::step_finished(&execution, "stray", tool_at(tool), &[], true));
@@ -168,7 +179,7 @@ fn complete(execution: &str, facts: &[Arc<NewRecord>]) -> pml::core::event::Trac
     executions.get(&execution).unwrap().complete(&execution, false)
 }
 
-fn folded(records: &[Record]) -> State {
+pub(crate) fn folded(records: &[Record]) -> State {
     let mut state = State::default();
     for record in records {
         state.apply(record);

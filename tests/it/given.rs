@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use pml::core::capability::Capability;
 use pml::core::event::{
-    CapabilityDeclared, Event, ExecutionFinished, ExecutionStarted, NewRecord, Record, StepFinished, StepStarted, Structure,
-    StructureEdge, StructureNode, TemplateLoaded, ToolRegistered, ToolRemoved,
+    CapabilityDeclared, EmbeddingComputed, Event, ExecutionFinished, ExecutionStarted, NewRecord, Record, StepFinished,
+    StepStarted, Structure, StructureEdge, StructureNode, TemplateLoaded, ToolRegistered, ToolRemoved,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{RecordId, Seq};
 use pml::core::state::{Notice, State};
 use pml::core::time::Timestamp;
+use pml::core::vectors::TextHash;
 
 pub(crate) fn at(second: u64) -> Timestamp {
     Timestamp::from_micros(1_769_860_800_000_000).plus_millis(second * 1_000)
@@ -84,6 +85,16 @@ pub(crate) fn template(name: &str, edges: &[(&str, &str)]) -> Event {
         description: String::new(),
         edges: edges.iter().map(|(from, to)| (from.parse().unwrap(), to.parse().unwrap())).collect(),
         checksum: format!("{edges:?}"),
+    })
+}
+
+/// A vector of `dim` numbers for `text`.
+pub(crate) fn embedded(text: &str, model: &str, dim: u8) -> Event {
+    let text_hash = TextHash::of(text).to_string();
+    Event::EmbeddingComputed(EmbeddingComputed {
+        text_hash,
+        model: model.to_owned(),
+        vector: (0..dim).map(|at| 0.1 + f32::from(at)).collect(),
     })
 }
 

@@ -31,4 +31,5 @@ mod nats_serve;
 mod nats_server;
 mod outside;
 mod related;
+mod snapshot;
 mod supervision;

@@ -56,6 +56,10 @@ impl Node {
     pub const fn to_bits(self) -> u32 {
         self.0
     }
+
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
 }
 
 /// Key of an edge; ordered by source node, so the out-edges of a node are one range.
@@ -98,6 +102,10 @@ impl ToolGraph {
 
     pub fn edges(&self) -> impl Iterator<Item = (&EdgeKey, &EdgeCounter)> {
         self.edges.iter()
+    }
+
+    pub fn from_edges(edges: impl IntoIterator<Item = (EdgeKey, EdgeCounter)>) -> Self {
+        Self { edges: edges.into_iter().collect() }
     }
 
     pub fn edge(&self, key: EdgeKey) -> Option<&EdgeCounter> {
