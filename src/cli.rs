@@ -22,6 +22,7 @@ mod key;
 mod log;
 mod outcome;
 mod output;
+mod predict;
 mod publish;
 mod related;
 mod remote;
@@ -70,6 +71,8 @@ enum Command {
     Export(import::ExportArguments),
     /// Which tool or capability fits an intent, and why
     Discover(discover::Arguments),
+    /// What comes next, given an intent and the tools called so far
+    Predict(predict::Arguments),
     /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
     Related(related::Arguments),
     /// Compare what pml answers with plain baselines, on traces it has not seen
@@ -138,6 +141,7 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
+        Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),

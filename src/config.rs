@@ -47,6 +47,7 @@ pub struct Config {
     pub trace: Trace,
     pub graph_sync: GraphSync,
     pub embedding: Embedding,
+    pub prediction: Prediction,
     pub graph: Graph,
     pub templates: Templates,
     pub snapshots: Snapshots,
@@ -158,6 +159,24 @@ pub struct Embedding {
 pub enum EmbedderKind {
     Static,
     Onnx,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prediction {
+    pub serve: Serve,
+    pub ranked_max: usize,
+    pub waiting_max: usize,
+    pub fresh_ms: u64,
+    pub mailbox: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Serve {
+    Asked,
+    All,
+    None,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -295,6 +314,9 @@ impl Config {
             ("embedding.threads", self.embedding.threads),
             ("embedding.batch_texts_max", self.embedding.batch_texts_max),
             ("snapshots.keep", self.snapshots.keep),
+            ("prediction.ranked_max", self.prediction.ranked_max),
+            ("prediction.waiting_max", self.prediction.waiting_max),
+            ("prediction.mailbox", self.prediction.mailbox),
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::core::event::Kind;
-use crate::core::id::SessionId;
+use crate::core::id::{ExecutionId, SessionId};
 
 /// Longest workspace name, in bytes.
 pub const WORKSPACE_LEN_MAX: usize = 64;
@@ -206,6 +206,15 @@ impl Subjects {
         self.subject("predict", &encoded_token(session.as_str()))
     }
 
+    /// The prediction stream of an execution that belongs to no session.
+    pub fn predict_execution(&self, execution: &ExecutionId) -> Subject {
+        self.subject("predict", &encoded_token(execution.as_str()))
+    }
+
+    pub fn all_predictions(&self) -> Pattern {
+        self.all("predict")
+    }
+
     /// Derived news, such as a capability that was learned.
     pub fn notify(&self, what: &str) -> Subject {
         self.subject("notify", &encoded_path(what))
@@ -329,6 +338,8 @@ mod tests {
         assert_eq!(subjects.log(Kind::TraceCompleted).as_str(), "pml.acme.log.trace.completed");
         assert_eq!(subjects.dead("unknown_kind").as_str(), "pml.acme.dead.unknown_kind");
         assert_eq!(subjects.predict(&session("s-1")).as_str(), "pml.acme.predict.s-1");
+        assert_eq!(subjects.predict_execution(&"e.1".parse().unwrap()).as_str(), "pml.acme.predict.e=2E1");
+        assert!(subjects.all_predictions().matches(&subjects.predict(&session("*"))));
         assert_eq!(subjects.notify("capability.learned").as_str(), "pml.acme.notify.capability.learned");
         assert_eq!(subjects.question("discover").as_str(), "pml.acme.q.discover");
         assert_eq!(subjects.all_notices().as_str(), "pml.acme.notify.>");

@@ -2,6 +2,8 @@
 //! compare what pml answers with plain baselines.
 
 pub mod metrics;
+pub mod next;
+pub mod next_rankers;
 pub mod rankers;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,8 +12,12 @@ use super::columns::Rows;
 use super::error::Unusable;
 use super::manifest::{FileEntry, Manifest};
 use super::parquet::Encoded;
-use super::tables::{capabilities, counters, graph, intents, open, templates, tools, traces, vectors};
+use super::tables::counters::{self, Numbers};
+use super::tables::{capabilities, graph, intents, open, predictions, templates, tools, traces, vectors};
 use super::take::file_name;
+use crate::core::predict::Predictor;
+use crate::core::predict::corpus::Corpus;
+use crate::core::predict::lesson::Lessons;
 use crate::core::state::State;
 use crate::core::trace::Executions;
 
@@ -65,18 +69,18 @@ fn read(table: &'static str, encoded: &Encoded, columns: &[&str]) -> Result<Rows
 
 /// The state, without its digest being checked.
 pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
-    let (counters, next_intent) = counters::read_counters(&fetched.rows(counters::COUNTERS, &[])?)?;
+    let numbers = Numbers::read(&fetched.rows(counters::COUNTERS, &[])?)?;
     let (ids, parts) = std::thread::scope(|scope| {
         let ids = scope.spawn(|| Ok(counters::read_record_ids(&fetched.rows(counters::RECORD_IDS, &[])?)?));
-        let parts = parts(fetched, next_intent);
+        let parts = parts(fetched, &numbers);
         (ids.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), parts)
     });
     let ids: Result<_, Unusable> = ids;
-    Ok(State::from_rows(counters, ids?, parts?))
+    Ok(State::from_rows(numbers.counters()?, ids?, parts?))
 }
 
 /// A state with everything but the counters and the ids.
-fn parts(fetched: &Fetched, next_intent: u64) -> Result<State, Unusable> {
+fn parts(fetched: &Fetched, numbers: &Numbers) -> Result<State, Unusable> {
     let members = fetched.rows(capabilities::MEMBERS, &capabilities::MEMBER_NODES)?;
     let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.optional_rows(table));
     let (texts, models) = (fetched.rows(vectors::TEXTS, &[])?, fetched.rows(vectors::MODELS, &[])?);
@@ -86,12 +90,31 @@ fn parts(fetched: &Fetched, next_intent: u64) -> Result<State, Unusable> {
     state.tools = tools::read_tools(&fetched.rows(tools::TOOLS, &[])?)?;
     state.executions = Executions::from_rows(open::read_open(&executions, &steps)?, closed);
     state.graph = graph::read_edges(&fetched.rows(graph::EDGES, &graph::EDGE_COLUMNS)?)?;
-    state.transitions = graph::read_transitions(&fetched.rows(graph::TRANSITIONS, &graph::TRANSITION_COLUMNS)?)?;
+    let totals = (numbers.get("transitions.calls")?, numbers.get("transitions.ends")?);
+    state.transitions = graph::read_transitions(&fetched.rows(graph::TRANSITIONS, &graph::TRANSITION_COLUMNS)?, totals)?;
     state.capabilities = capabilities::read_capabilities(&fetched.rows(capabilities::CAPABILITIES, &[])?, &members)?;
     state.templates = templates::read_templates(&fetched.rows(templates::TEMPLATES, &[])?)?;
-    state.memory = intents::read_intents(&fetched.rows(intents::INTENTS, &intents::INTENT_COLUMNS)?, next_intent)?;
+    let remembered = fetched.rows(intents::INTENTS, &intents::INTENT_COLUMNS)?;
+    let ways = fetched.rows(intents::WAYS, &intents::WAY_COLUMNS)?;
+    state.memory = intents::read_intents(&remembered, &ways, numbers.get("next_intent")?)?;
     state.vectors = vectors::read_vectors(&texts, &models, [serving?, coming?])?;
+    state.predictor = predictor(fetched, numbers, &state)?;
     Ok(state)
+}
+
+/// `state` has its tools, memory and vectors.
+fn predictor(fetched: &Fetched, numbers: &Numbers, state: &State) -> Result<Predictor, Unusable> {
+    let parameters = fetched.rows(predictions::PARAMETERS, &[])?;
+    let served = fetched.rows(predictions::PREDICTIONS, &[])?;
+    let (open, scored) = (fetched.rows(predictions::OPEN_PREDICTIONS, &[])?, fetched.rows(predictions::SCORES, &[])?);
+    let [traces, due, taken, next] = ["traces", "due", "taken", "next"].map(|name| numbers.get(&format!("lessons.{name}")));
+    Ok(Predictor {
+        corpus: Corpus::rebuilt(&state.tools, &state.memory, &state.vectors),
+        logit: predictions::read_parameters(&parameters, numbers.get("logit.examples")?)?,
+        lessons: Lessons::from_numbers([traces?, due?, taken?, next?]),
+        thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,
+        scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?)?,
+    })
 }
 
 /// Restores, unpacks every trace, and compares the digest with the manifest's.

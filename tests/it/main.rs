@@ -30,6 +30,8 @@ mod nats_ports;
 mod nats_serve;
 mod nats_server;
 mod outside;
+mod prediction_clients;
+mod predictions;
 mod related;
 mod snapshot;
 mod supervision;

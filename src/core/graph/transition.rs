@@ -42,12 +42,17 @@ pub struct Count {
 pub struct Transitions {
     first: OrdMap<(Symbol, Symbol), Count>,
     second: OrdMap<(Symbol, Symbol, Symbol), Count>,
+    /// Calls and ends of runs counted in all.
+    calls: u64,
+    ends: u64,
 }
 
 impl Transitions {
     /// Counts a whole run. An abandoned run has no end: that it stopped where it did says nothing about what belongs there.
     pub fn observe(&mut self, calls: &[Node], success: bool, ended: bool) {
         let end = ended.then_some(Symbol::END);
+        self.calls += calls.len() as u64;
+        self.ends += u64::from(ended);
         let (mut before, mut last) = (None, Symbol::START);
         for next in calls.iter().map(|&node| Symbol::call(node)).chain(end) {
             update(&mut self.first, (last, next), |seen| count(seen, success));
@@ -75,8 +80,12 @@ impl Transitions {
         first.chain(self.second.iter().map(|(&(before, last, next), count)| (Some(before), last, next, *count)))
     }
 
-    pub fn from_rows(rows: impl IntoIterator<Item = (Option<Symbol>, Symbol, Symbol, Count)>) -> Self {
-        let mut transitions = Self::default();
+    /// From what [`Self::rows`], [`Self::calls`] and [`Self::ends`] give.
+    pub fn from_rows(
+        rows: impl IntoIterator<Item = (Option<Symbol>, Symbol, Symbol, Count)>,
+        (calls, ends): (u64, u64),
+    ) -> Self {
+        let mut transitions = Self { calls, ends, ..Self::default() };
         for (before, last, next, count) in rows {
             match before {
                 None => transitions.first.insert((last, next), count),
@@ -84,6 +93,16 @@ impl Transitions {
             };
         }
         transitions
+    }
+
+    /// How many calls there were, whatever went before.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// How many runs ended.
+    pub fn ends(&self) -> u64 {
+        self.ends
     }
 
     /// Distinct transitions of order 1 and 2.
@@ -99,7 +118,7 @@ fn count(count: &mut Count, success: bool) {
 
 impl Digestible for Transitions {
     fn digest(&self, writer: &mut Writer) {
-        writer.len(self.first.len());
+        writer.u64(self.calls).u64(self.ends).len(self.first.len());
         for ((last, next), count) in &self.first {
             writer.u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);
         }

@@ -4,6 +4,7 @@
 use super::State;
 use crate::core::event::Kind;
 use crate::core::id::{RecordId, Seq};
+use crate::core::seen::Seen;
 
 /// The numbers of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,12 +24,12 @@ impl State {
 
     /// Ids of all records folded, sorted.
     pub fn ids(&self) -> Vec<RecordId> {
-        self.seen.iter().copied().collect()
+        self.seen.sorted()
     }
 
     /// A state with these numbers and ids (sorted, each once), and with the parts of `parts`.
     pub fn from_rows(counters: Counters, ids: Vec<RecordId>, parts: Self) -> Self {
         let Counters { applied, counts, duplicates, late } = counters;
-        Self { applied, counts, duplicates, late, seen: ids.into_iter().collect(), ..parts }
+        Self { applied, counts, duplicates, late, seen: Seen::from_sorted(ids), ..parts }
     }
 }

@@ -14,9 +14,12 @@ use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::log::ReadError;
 
-/// Records in a block: enough to make the tree cheap, few enough that reading one record reads little else.
-const RECORDS_MAX: usize = 64;
-const BYTES_MAX: usize = 64 << 10;
+/// Bytes of a block: enough to make the tree cheap, few enough that reading one record reads little else. A value of this size gets
+/// pages of its own, a power of two of them, so a full block is just below one; `PAGE_HEAD_LEN` is what the tree adds to it.
+const BYTES_MAX: usize = (16 << 10) - PAGE_HEAD_LEN;
+const PAGE_HEAD_LEN: usize = 32;
+/// Records in a block, as many as its head can count.
+const RECORDS_MAX: usize = u16::MAX as usize;
 
 /// Bytes before the first record.
 const HEAD_LEN: usize = size_of::<u16>();

@@ -8,15 +8,11 @@ use super::super::columns::{Columns, Rows, texts};
 use super::super::error::Unreadable;
 use crate::core::event::Kind;
 use crate::core::id::{RecordId, Seq};
+use crate::core::predict::Predictor;
 use crate::core::state::{Counters, State};
 
 pub(in super::super) const COUNTERS: &str = "counters";
 pub(in super::super) const RECORD_IDS: &str = "record_ids";
-
-const APPLIED: &str = "applied_seq";
-const DUPLICATES: &str = "duplicates";
-const LATE: &str = "late";
-const NEXT_INTENT: &str = "next_intent";
 
 fn of_kind(kind: Kind) -> String {
     format!("events.{kind}")
@@ -24,31 +20,53 @@ fn of_kind(kind: Kind) -> String {
 
 pub(super) fn counters(state: &State) -> Vec<RecordBatch> {
     let Counters { applied, counts, duplicates, late } = state.counters();
-    let mut rows = vec![
-        (APPLIED.to_owned(), applied.0),
-        (DUPLICATES.to_owned(), duplicates),
-        (LATE.to_owned(), late),
-        (NEXT_INTENT.to_owned(), state.memory.next_number()),
+    let Predictor { lessons, logit, scores, .. } = &state.predictor;
+    let [traces, due, taken, next] = lessons.to_numbers();
+    let named = [
+        ("applied_seq", applied.0),
+        ("duplicates", duplicates),
+        ("late", late),
+        ("next_intent", state.memory.next_number()),
+        ("transitions.calls", state.transitions.calls()),
+        ("transitions.ends", state.transitions.ends()),
+        ("lessons.traces", traces),
+        ("lessons.due", due),
+        ("lessons.taken", taken),
+        ("lessons.next", next),
+        ("logit.examples", logit.examples()),
+        ("predictions.scored", scores.total()),
     ];
-    rows.extend(Kind::ALL.into_iter().zip(counts).map(|(kind, count)| (of_kind(kind), count)));
+    let by_kind = Kind::ALL.into_iter().zip(counts).map(|(kind, count)| (of_kind(kind), count));
+    let rows: Vec<(String, u64)> = named.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(by_kind).collect();
     let columns = Columns::default()
         .with("counter", texts(rows.iter().map(|(name, _)| name)))
         .with("value", UInt64Array::from_iter_values(rows.iter().map(|(_, value)| *value)));
     vec![columns.batch()]
 }
 
-/// The counters, and the number that the next new intent gets. A kind that is not listed was not known when this was written.
-pub(in super::super) fn read_counters(rows: &Rows) -> Result<(Counters, u64), Unreadable> {
-    let (names, values) = (rows.column::<LargeStringArray>("counter")?, rows.column::<UInt64Array>("value")?);
-    let by_name: BTreeMap<&str, u64> = (0..rows.len()).map(|row| (names.value(row), values.value(row))).collect();
-    let required = |name: &str| by_name.get(name).copied().ok_or_else(|| rows.unreadable("counter", format!("lacks {name}")));
-    let counters = Counters {
-        applied: Seq(required(APPLIED)?),
-        counts: Kind::ALL.map(|kind| by_name.get(of_kind(kind).as_str()).copied().unwrap_or(0)),
-        duplicates: required(DUPLICATES)?,
-        late: required(LATE)?,
-    };
-    Ok((counters, required(NEXT_INTENT)?))
+/// The counters by name.
+pub(in super::super) struct Numbers(BTreeMap<String, u64>);
+
+impl Numbers {
+    pub(in super::super) fn read(rows: &Rows) -> Result<Self, Unreadable> {
+        let (names, values) = (rows.column::<LargeStringArray>("counter")?, rows.column::<UInt64Array>("value")?);
+        Ok(Self((0..rows.len()).map(|row| (names.value(row).to_owned(), values.value(row))).collect()))
+    }
+
+    pub(in super::super) fn get(&self, name: &str) -> Result<u64, Unreadable> {
+        let missing = || Unreadable { table: COUNTERS, column: "counter", problem: format!("lacks {name}") };
+        self.0.get(name).copied().ok_or_else(missing)
+    }
+
+    /// A kind that is not listed was not known when this was written.
+    pub(in super::super) fn counters(&self) -> Result<Counters, Unreadable> {
+        Ok(Counters {
+            applied: Seq(self.get("applied_seq")?),
+            counts: Kind::ALL.map(|kind| self.0.get(&of_kind(kind)).copied().unwrap_or(0)),
+            duplicates: self.get("duplicates")?,
+            late: self.get("late")?,
+        })
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the halves of 128 bits")]

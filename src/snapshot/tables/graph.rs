@@ -57,13 +57,18 @@ pub(in super::super) fn read_edges(rows: &Rows) -> Result<ToolGraph, Unreadable>
     Ok(ToolGraph::from_edges(edges))
 }
 
-pub(super) fn transitions(state: &State) -> Vec<RecordBatch> {
-    let rows: Vec<_> = state.transitions.rows().collect();
-    let name = |symbol: Symbol| match symbol.node() {
+/// `start`, `end`, or what is called.
+pub(super) fn symbol_name(state: &State, symbol: Symbol) -> String {
+    match symbol.node() {
         Some(node) => state.callee(node).to_string(),
         None if symbol == Symbol::START => "start".to_owned(),
         None => "end".to_owned(),
-    };
+    }
+}
+
+pub(super) fn transitions(state: &State) -> Vec<RecordBatch> {
+    let rows: Vec<_> = state.transitions.rows().collect();
+    let name = |symbol: Symbol| symbol_name(state, symbol);
     let columns = Columns::default()
         .with_optional("before_symbol", rows.iter().map(|row| row.0.map(Symbol::to_bits)).collect::<UInt32Array>())
         .with("last_symbol", UInt32Array::from_iter_values(rows.iter().map(|row| row.1.to_bits())))
@@ -79,13 +84,15 @@ pub(super) fn transitions(state: &State) -> Vec<RecordBatch> {
 /// The columns of `transitions` that a restore needs.
 pub(in super::super) const TRANSITION_COLUMNS: [&str; 5] = ["before_symbol", "last_symbol", "next_symbol", "seen", "succeeded"];
 
-pub(in super::super) fn read_transitions(rows: &Rows) -> Result<Transitions, Unreadable> {
+/// `totals` are the calls and the ends of runs counted in all.
+pub(in super::super) fn read_transitions(rows: &Rows, totals: (u64, u64)) -> Result<Transitions, Unreadable> {
     let number = |name| rows.column::<UInt32Array>(name);
     let (before, last, next) = (number("before_symbol")?, number("last_symbol")?, number("next_symbol")?);
     let (seen, succeeded) = (number("seen")?, number("succeeded")?);
-    Ok(Transitions::from_rows((0..rows.len()).map(|row| {
+    let transition = |row: usize| {
         let before = before.is_valid(row).then(|| Symbol::from_bits(before.value(row)));
         let count = Count { seen: seen.value(row), succeeded: succeeded.value(row) };
         (before, Symbol::from_bits(last.value(row)), Symbol::from_bits(next.value(row)), count)
-    })))
+    };
+    Ok(Transitions::from_rows((0..rows.len()).map(transition), totals))
 }

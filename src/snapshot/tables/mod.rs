@@ -8,6 +8,7 @@ pub(super) mod counters;
 pub(super) mod graph;
 pub(super) mod intents;
 pub(super) mod open;
+pub(super) mod predictions;
 pub(super) mod templates;
 pub(super) mod tools;
 pub(super) mod traces;
@@ -23,7 +24,7 @@ pub(super) struct Table {
     pub(super) batches: fn(&State) -> Vec<RecordBatch>,
 }
 
-pub(super) const TABLES: [Table; 17] = [
+pub(super) const TABLES: [Table; 23] = [
     Table { name: counters::COUNTERS, batches: counters::counters },
     Table { name: counters::RECORD_IDS, batches: counters::record_ids },
     Table { name: tools::TOOLS, batches: tools::tools },
@@ -33,10 +34,16 @@ pub(super) const TABLES: [Table; 17] = [
     Table { name: graph::TRANSITIONS, batches: graph::transitions },
     Table { name: templates::TEMPLATES, batches: templates::templates },
     Table { name: intents::INTENTS, batches: intents::intents },
+    Table { name: intents::WAYS, batches: intents::ways },
     Table { name: vectors::TEXTS, batches: vectors::texts },
     Table { name: vectors::MODELS, batches: vectors::models },
     Table { name: vectors::EMBEDDINGS[0], batches: |state| vectors::embeddings(state, 0) },
     Table { name: vectors::EMBEDDINGS[1], batches: |state| vectors::embeddings(state, 1) },
+    Table { name: predictions::PARAMETERS, batches: predictions::parameters },
+    Table { name: predictions::THRESHOLDS, batches: predictions::thresholds },
+    Table { name: predictions::PREDICTIONS, batches: predictions::predictions },
+    Table { name: predictions::OPEN_PREDICTIONS, batches: predictions::open_predictions },
+    Table { name: predictions::SCORES, batches: predictions::scores },
     Table { name: open::OPEN_EXECUTIONS, batches: open::open_executions },
     Table { name: open::OPEN_STEPS, batches: open::open_steps },
     Table { name: traces::TRACES, batches: traces::traces },
