@@ -399,7 +399,11 @@ impl Runtime {
 /// The state to start from: that of the newest snapshot that can be used. Without any, everything is folded.
 async fn restored(store: &Store, log: &SharedLog) -> State {
     match snapshot::newest_at_or_before(store, log.as_ref(), Seq(u64::MAX)).await {
-        Ok(restored) => restored.unwrap_or_default(),
+        Ok(Some(state)) => {
+            tracing::info!(seq = state.applied().0, "starting from a snapshot");
+            state
+        }
+        Ok(None) => State::default(),
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "starting without a snapshot");
             State::default()

@@ -34,4 +34,6 @@ mod prediction_clients;
 mod predictions;
 mod related;
 mod snapshot;
+mod snapshot_files;
+mod snapshot_serve;
 mod supervision;
