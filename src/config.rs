@@ -19,6 +19,8 @@ const LEASE_MS_MIN: u64 = 500;
 const ENV_PREFIX: &str = "PML__";
 /// Where other programs on the machine look for ONNX Runtime; used when `embedding.library` is empty.
 const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
+/// Beginnings of the names by which other programs tell regions, endpoints and credentials of object stores.
+const OBJECT_STORE_VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -50,6 +52,7 @@ pub struct Config {
     pub prediction: Prediction,
     pub graph: Graph,
     pub templates: Templates,
+    pub snapshots: Snapshots,
     pub nats: Nats,
 }
 
@@ -200,6 +203,18 @@ pub struct Templates {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Snapshots {
+    pub url: String,
+    pub every_records: u64,
+    pub every_s: u64,
+    pub keep: usize,
+    /// What the environment says about object stores: variables that begin with one of [`OBJECT_STORE_VARIABLES`].
+    #[serde(skip)]
+    pub environment: Vec<(String, Secret)>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Nats {
     pub servers: Vec<Secret>,
     pub user: String,
@@ -253,8 +268,11 @@ impl Config {
         if let Some(path) = file {
             merge(&mut table, read(path)?);
         }
-        let mut library = None;
+        let (mut library, mut object_stores) = (None, Vec::new());
         for (name, value) in environment {
+            if OBJECT_STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
+                object_stores.push((name.clone(), Secret::new(value.clone())));
+            }
             if name == LIBRARY_VARIABLE {
                 library = Some(PathBuf::from(&value));
             }
@@ -268,6 +286,7 @@ impl Config {
         if config.embedding.library.as_os_str().is_empty() {
             config.embedding.library = library.unwrap_or_default();
         }
+        config.snapshots.environment = object_stores;
         config.validate()?;
         Ok(config)
     }
@@ -317,6 +336,7 @@ impl Config {
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
             ("embedding.threads", self.embedding.threads),
             ("embedding.batch_texts_max", self.embedding.batch_texts_max),
+            ("snapshots.keep", self.snapshots.keep),
             ("prediction.ranked_max", self.prediction.ranked_max),
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),

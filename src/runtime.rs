@@ -12,6 +12,7 @@ use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::{self, IndexParts, Indexed};
 use crate::actors::measures::{self, Measured, MeasuresParts};
 use crate::actors::prediction::{self, PredictionParts};
+use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
 use crate::actors::turn::{Turn, in_turn};
@@ -21,9 +22,10 @@ use crate::clock::Clock;
 use crate::config::{Config, Serve};
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
 use crate::core::graph::measures::Measures;
-use crate::core::id::RecordId;
+use crate::core::id::{RecordId, Seq};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
+use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
 use crate::embed::{self, EmbedError, SharedEmbedder};
@@ -32,6 +34,7 @@ use crate::metrics::Metrics;
 use crate::nats::{self, IntakeParts, Lease, Nats, NatsError, StreamDeadLetters};
 use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
+use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::templates::{self, TemplateError};
 
 /// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
@@ -55,6 +58,8 @@ pub enum StartError {
     Append(#[from] AppendError),
     #[error("the configured embedder cannot be used")]
     Embed(#[from] EmbedError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     #[error("the fold stopped while it was catching up with the log; the messages above say why")]
     Fold,
 }
@@ -70,6 +75,7 @@ pub struct Runtime {
     pub dead: Arc<dyn DeadLetters>,
     pub bus: SharedBus,
     pub subjects: Subjects,
+    pub snapshots: Arc<Keeper>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -178,7 +184,10 @@ impl Runtime {
         let metrics = Arc::new(Metrics::new());
         let limits = Arc::new(Limits::from(&config.limits));
         let (stop, stopping) = watch::channel(false);
-        let (view_sender, views) = Views::channel();
+        let store = Store::configured(config)?;
+        let begin = restored(&store, &log).await;
+        let last_snapshot = begin.applied();
+        let (view_sender, views) = Views::channel(begin);
         let (measures_sender, measures) = Measured::channel();
         let (index_sender, indexed) = Indexed::channel();
         let embedder = embed::open(&config.embedding)?;
@@ -189,6 +198,17 @@ impl Runtime {
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
+        let snapshots = Arc::new(Keeper {
+            store,
+            log: Arc::clone(&log),
+            views: views.clone(),
+            bus: Arc::clone(&bus),
+            subjects: subjects.clone(),
+            clock: clock.clone(),
+            config_hash: snapshot::config_hash(config),
+            keep: config.snapshots.keep,
+            turn: tokio::sync::Mutex::default(),
+        });
         let mut runtime = Self {
             publisher,
             views,
@@ -199,6 +219,7 @@ impl Runtime {
             dead,
             bus,
             subjects,
+            snapshots,
             metrics,
             clock,
             roles,
@@ -224,6 +245,7 @@ impl Runtime {
         runtime.views.at_least(tail).await.ok_or(StartError::Fold)?;
         if runtime.roles.contains(Role::GraphSync) {
             runtime.load_templates(&config.templates.path).await?;
+            runtime.start_snapshots(config, last_snapshot, stopping.clone());
         }
         if runtime.roles.contains(Role::Execution) {
             runtime.start_execution(config, limits, address, (turn, stopping.clone()));
@@ -287,6 +309,17 @@ impl Runtime {
             stop: stopping.clone(),
         };
         self.supervise("embedding", 2, stopping, move || embedding::run(embedding.clone()));
+    }
+
+    fn start_snapshots(&mut self, config: &Config, last: Seq, stopping: watch::Receiver<bool>) {
+        let parts = SnapshotsParts {
+            keeper: Arc::clone(&self.snapshots),
+            views: self.views.clone(),
+            settings: config.snapshots.clone(),
+            last,
+            stop: stopping.clone(),
+        };
+        self.supervise("snapshots", 2, stopping, move || snapshots::run(parts.clone()));
     }
 
     fn start_prediction(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
@@ -400,6 +433,21 @@ impl Runtime {
         }
         if let Some(lease) = lease {
             lease.release().await;
+        }
+    }
+}
+
+/// The state to start from: that of the newest snapshot that can be used. Without any, everything is folded.
+async fn restored(store: &Store, log: &SharedLog) -> State {
+    match snapshot::newest_at_or_before(store, log.as_ref(), Seq(u64::MAX)).await {
+        Ok(Some(state)) => {
+            tracing::info!(seq = state.applied().0, "starting from a snapshot");
+            state
+        }
+        Ok(None) => State::default(),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "starting without a snapshot");
+            State::default()
         }
     }
 }

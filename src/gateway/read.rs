@@ -29,7 +29,7 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
         path.parse().map_err(|problem| ApiError::BadRequest { field: "execution", problem: format!("{problem}") })?;
     let view = gateway.views.current();
     if let Some(trace) = view.executions.trace(&execution) {
-        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, trace)));
+        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, &trace)));
     }
     match view.executions.get(&execution) {
         Some(open) => Ok(HttpResponse::Ok().json(TraceDto::open(&execution, open))),

@@ -235,7 +235,7 @@ fn what_comes_after_the_trace_is_only_counted_as_late() {
         started("e1"),
         step_finished("e1", "mail", "mail:send", &[], true),
         finished("e1", false),
-        pml::core::event::Event::TraceCompleted(trace),
+        pml::core::event::Event::TraceCompleted(trace.into_owned()),
     ];
     for (count, event) in (1..).zip(late) {
         assert_eq!(history.append(event), []);
