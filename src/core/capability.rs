@@ -34,6 +34,8 @@ pub enum Status {
 }
 
 impl Status {
+    pub const ALL: [Self; 3] = [Self::Stub, Self::Learned, Self::Approved];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stub => "stub",
@@ -256,6 +258,30 @@ impl Capabilities {
 
     pub fn at(&self, position: u32) -> &Capability {
         &self.table[position as usize]
+    }
+
+    /// By position.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &Capability> {
+        self.table.iter().map(Arc::as_ref)
+    }
+
+    /// By position, as [`Self::rows`] gives them; `parents` follow from the members.
+    pub fn from_rows(rows: impl IntoIterator<Item = Capability>) -> Self {
+        let mut rows: Vec<Capability> = rows.into_iter().collect();
+        let mut contained = Vec::new();
+        for (position, capability) in (0..).zip(&rows) {
+            contained.extend(capability.members.iter().map(|member| (member.kind(), Node::capability(position))));
+        }
+        for (member, parent) in contained {
+            if let NodeKind::Capability(child) = member {
+                rows[child as usize].parents.insert(parent);
+            }
+        }
+        Self {
+            positions: rows.iter().map(|capability| capability.id).zip(0_u32..).collect(),
+            table: rows.into_iter().map(Arc::new).collect(),
+            procedures: Procedures::default(),
+        }
     }
 
     /// In the order of the ids.

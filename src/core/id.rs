@@ -351,6 +351,11 @@ impl ExecutionId {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// [`fnv1a`] of the text.
+    pub(crate) fn text_hash(&self) -> u64 {
+        self.hash
+    }
 }
 
 impl FromStr for ExecutionId {

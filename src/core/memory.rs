@@ -111,6 +111,17 @@ impl Memory {
         self.entries.iter().map(|(number, entry)| (*number, entry))
     }
 
+    /// The number that the next new intent gets.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// By number, as [`Self::iter`] gives them.
+    pub fn from_rows(rows: impl IntoIterator<Item = (u64, Remembered)>, next: u64) -> Self {
+        let entries: OrdMap<u64, Arc<Remembered>> = rows.into_iter().map(|(number, row)| (number, Arc::new(row))).collect();
+        Self { numbers: entries.iter().map(|(number, entry)| (entry.hash, *number)).collect(), entries, next }
+    }
+
     /// The number of an intent, while it is kept.
     pub fn number(&self, hash: TextHash) -> Option<u64> {
         self.numbers.get(&hash).copied()
