@@ -69,7 +69,7 @@ async fn write(source: &Source, part: &Path) -> anyhow::Result<()> {
     let mut file = BufWriter::new(File::create(part).with_context(|| format!("cannot write {}", part.display()))?);
     match source {
         Source::Server(remote) => drop(std::io::copy(&mut remote.bytes("/v1/backup")?, &mut file)?),
-        Source::Log(log) => {
+        Source::Log(log, _) => {
             let mut pieces = std::pin::pin!(of_log(Arc::clone(log)));
             while let Some(piece) = pieces.next().await {
                 file.write_all(&piece?)?;

@@ -8,7 +8,6 @@ use super::source::Source;
 use super::{Outcome, Place};
 use crate::ask::{Asker, DiscoverRequest};
 use crate::config::Config;
-use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::Moment;
 use crate::history::diff::{CapabilityFacts, Changed, Diff, EdgeFacts, RankFacts, ToolFacts, ranks};
@@ -54,9 +53,9 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 
 /// The states at two moments, whichever comes first, in one pass.
 async fn states(source: &Source, moments: [Moment; 2]) -> anyhow::Result<[State; 2]> {
-    let mut state = State::default();
+    let mut state = source.begin(moments[0].no_sooner_than().min(moments[1].no_sooner_than())).await;
     let mut taken: [Option<State>; 2] = [None, None];
-    let folding = source.visit(Seq::ZERO, |record| {
+    let folding = source.visit(state.applied(), |record| {
         for (taken, moment) in taken.iter_mut().zip(moments) {
             if taken.is_none() && !moment.includes(&record) {
                 *taken = Some(state.clone());

@@ -1,7 +1,6 @@
 //! `pml eval --prequential`: predict, then learn, all along a history; the curves as Parquet and as a picture.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
@@ -9,24 +8,27 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::output::Output;
-use super::source::{Source, open_existing};
+use super::source::Source;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::core::event::Record;
 use crate::core::id::Seq;
+use crate::core::state::State;
 use crate::dataset::{Dataset, TEST, TOOLS, TRAIN};
 use crate::embed;
 use crate::eval::curves::{Curve, curves, write_parquet};
 use crate::eval::plot::svg;
-use crate::eval::prequential::{METRICS, Prequential, records_of};
+use crate::eval::prequential::{METRICS, Prequential, records_of, records_of_state};
 use crate::history::Archive;
 use crate::log::RedbLog;
+use crate::snapshot::{self, MANIFEST, Store};
 
 const PARQUET: &str = "curves.parquet";
 const PICTURE: &str = "curves.svg";
 
 #[derive(Args)]
 pub(super) struct CurveArguments {
-    /// Instead: ask about every trace before it is learnt. DIRECTORY may also be a data directory, or events from `pml log export`
+    /// Instead: ask about every trace before it is learnt. DIRECTORY may also be a data directory, a snapshot, or events from `pml log export`
     #[arg(long, conflicts_with_all = ["train", "test", "folds"])]
     pub(super) prequential: bool,
     /// Where the curves go, as curves.parquet and curves.svg
@@ -40,28 +42,7 @@ pub(super) struct CurveArguments {
 pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
     let embedder = embed::open(&config.embedding)?;
     let mut asking = Prequential::new(&*embedder, config.embedding.batch_texts_max);
-    if directory.join(TOOLS).exists() {
-        let (now, mut dataset) = (Clock::system().now(), Dataset::load(directory, TRAIN, Clock::system().now())?);
-        if directory.join(TEST).exists() {
-            dataset.traces.extend(Dataset::load(directory, TEST, now)?.traces);
-        }
-        let bar = output.progress("asking and learning", dataset.traces.len() as u64);
-        for record in records_of(dataset, now) {
-            asking.take(&record)?;
-            bar.set_position(asking.asked().into());
-        }
-        bar.finish_and_clear();
-    } else {
-        let source = open(directory, config)?;
-        let bar = output.progress("asking and learning", source.tail()?.0);
-        let reading = source.visit(Seq::ZERO, |record| {
-            asking.take(&record)?;
-            bar.inc(1);
-            Ok(true)
-        });
-        reading.await?;
-        bar.finish_and_clear();
-    }
+    ask_all(&mut asking, directory, config, output).await?;
     let asked = asking.asked();
     if asked == 0 {
         return Err(anyhow::anyhow!("{} holds no completed trace with an intent and known tools", directory.display()).into());
@@ -78,14 +59,52 @@ pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Co
     Ok(0)
 }
 
-/// A history that is no dataset.
+/// Goes through the history, whatever it is kept in.
+async fn ask_all(asking: &mut Prequential<'_>, directory: &Path, config: &Config, output: &Output) -> anyhow::Result<()> {
+    let bar = output.progress("asking and learning", 0);
+    let mut ask = |record: Record| {
+        asking.take(&record)?;
+        bar.inc(1);
+        Ok(true)
+    };
+    if directory.join(TOOLS).exists() {
+        let now = Clock::system().now();
+        let mut dataset = Dataset::load(directory, TRAIN, now)?;
+        if directory.join(TEST).exists() {
+            dataset.traces.extend(Dataset::load(directory, TEST, now)?.traces);
+        }
+        records_of(dataset, now).try_for_each(|record| ask(record).map(|_: bool| ()))?;
+    } else if directory.join(MANIFEST).exists() {
+        let state = restored(directory, config).await?;
+        records_of_state(&state).try_for_each(|record| ask(record).map(|_: bool| ()))?;
+    } else {
+        open(directory, config)?.visit(Seq::ZERO, ask).await?;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The state of a snapshot, by its directory.
+async fn restored(directory: &Path, config: &Config) -> anyhow::Result<State> {
+    let directory = std::path::absolute(directory)?;
+    let name = directory.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+    let place = directory.parent().and_then(Path::to_str);
+    let (Some(seq), Some(place)) = (name, place) else { anyhow::bail!("{} is not named by a position", directory.display()) };
+    let fetched = snapshot::fetch(&Store::at(place, config)?, Seq(seq)).await?;
+    Ok(snapshot::restore(&fetched)?)
+}
+
+/// A data directory, or exported events.
 fn open(directory: &Path, config: &Config) -> anyhow::Result<Source> {
     if RedbLog::exists(directory) {
-        return Ok(Source::Log(Arc::new(open_existing(directory, config)?)));
+        return Source::of_directory(directory, config);
     }
     let archive = Archive::open(directory)?;
     let place = directory.display();
-    anyhow::ensure!(archive.last().is_some(), "{place} holds no dataset, no log, and no events from `pml log export`");
+    anyhow::ensure!(
+        archive.last().is_some(),
+        "{place} holds no dataset, no log, no snapshot, and no events from `pml log export`"
+    );
     Ok(Source::Archive(archive))
 }
 

@@ -119,7 +119,7 @@ async fn create(place: &Place, config: Config, output: &Output) -> Outcome {
             say_taken(&remote.ask("/v1/snapshots", &json!({}))?, output);
             return Ok(0);
         }
-        Source::Log(log) => log.as_ref(),
+        Source::Log(log, _) => log.as_ref(),
         Source::Archive(_) => unreachable!("a place is a server or a log"),
     };
     let store = store(place.data.as_deref(), None, config.clone())?;

@@ -15,12 +15,13 @@ use crate::history::{Archive, Moment};
 use crate::log::{JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
 use crate::runtime::open_log;
+use crate::snapshot::{self, Store};
 
 const BATCH_RECORDS: usize = 4_096;
 
 pub(super) enum Source {
-    /// Of a data directory, or on NATS.
-    Log(SharedLog),
+    /// Of a data directory, or on NATS, and where its snapshots are.
+    Log(SharedLog, Store),
     Server(Remote),
     Archive(Archive),
 }
@@ -28,15 +29,20 @@ pub(super) enum Source {
 impl Source {
     pub(super) async fn open(place: &Place, config: &Config) -> anyhow::Result<Self> {
         match (&place.data, &place.nats) {
-            (Some(directory), _) => Ok(Self::Log(Arc::new(open_existing(directory, config)?))),
-            (None, Some(urls)) => Ok(Self::Log(Arc::new(open_on_nats(urls, config).await?))),
+            (Some(directory), _) => Self::of_directory(directory, config),
+            (None, Some(urls)) => Ok(Self::Log(Arc::new(open_on_nats(urls, config).await?), Store::configured(config)?)),
             (None, None) => Ok(Self::Server(Remote::new(place, config))),
         }
     }
 
+    pub(super) fn of_directory(directory: &Path, config: &Config) -> anyhow::Result<Self> {
+        let store = Store::configured(&Config { data_dir: directory.to_owned(), ..config.clone() })?;
+        Ok(Self::Log(Arc::new(open_existing(directory, config)?), store))
+    }
+
     pub(super) fn tail(&self) -> anyhow::Result<Seq> {
         match self {
-            Self::Log(log) => Ok(*log.tail().borrow()),
+            Self::Log(log, _) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),
             Self::Archive(archive) => Ok(archive.last().map_or(Seq::ZERO, |(seq, _)| seq)),
         }
@@ -44,7 +50,8 @@ impl Source {
 
     /// What was known at a moment.
     pub(super) async fn state(&self, at: Moment) -> anyhow::Result<State> {
-        let mut state = State::default();
+        let mut state = self.begin(at.no_sooner_than()).await;
+        let begin = state.applied();
         let fold = |record: Record| {
             let included = at.includes(&record);
             if included {
@@ -52,8 +59,18 @@ impl Source {
             }
             Ok(included)
         };
-        self.visit(Seq::ZERO, fold).await?;
+        self.visit(begin, fold).await?;
         Ok(state)
+    }
+
+    /// A state to fold on from: that of the newest snapshot at or before `seq`, if there is one. Without, everything is folded.
+    pub(super) async fn begin(&self, seq: Seq) -> State {
+        let Self::Log(log, store) = self else { return State::default() };
+        let found = snapshot::newest_at_or_before(store, log.as_ref(), seq).await.unwrap_or_else(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "folding without a snapshot");
+            None
+        });
+        found.unwrap_or_default()
     }
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.
@@ -68,7 +85,7 @@ impl Source {
         mut visit: impl AsyncFnMut(Record) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         match self {
-            Self::Log(log) => {
+            Self::Log(log, _) => {
                 let mut after = after;
                 loop {
                     let records = log.read(after, BATCH_RECORDS).await?;

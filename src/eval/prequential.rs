@@ -13,15 +13,16 @@ use super::rankers::Ranker;
 use crate::actors::measures::tool_vectors;
 use crate::actors::trace::trace_record;
 use crate::ask::{embed_lacking, question};
-use crate::core::event::{Event, NewRecord, Record, TraceCompleted};
+use crate::core::event::{Event, NewRecord, Record, ToolRegistered, TraceCompleted};
 use crate::core::graph::Node;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
-use crate::core::id::{Callee, Seq, ToolId};
+use crate::core::id::{Callee, RecordId, Seq, ToolId};
 use crate::core::predict::evidence::Evidence;
 use crate::core::rank::{Index, Question};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
+use crate::core::tool::Tool;
 use crate::core::trace::Executions;
 use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{EmbedError, Embedder};
@@ -168,6 +169,19 @@ pub fn records_of(dataset: Dataset, start: Timestamp) -> impl Iterator<Item = Re
                 Record { seq, recorded_at: fact.time, fact }
             })
             .collect::<Vec<_>>()
+    })
+}
+
+/// What a state still knows of its history, as records: the tools as they are described, then the traces it keeps.
+pub fn records_of_state(state: &State) -> impl Iterator<Item = Record> {
+    let registered = |tool: &Tool| tool.registration.as_ref().map(|known| Event::ToolRegistered(ToolRegistered::clone(known)));
+    let tools = state.tools.iter().filter_map(registered);
+    let traces = state.executions.closed().all().map(|trace| Event::TraceCompleted(trace.into_owned()));
+    (1..).zip(tools.chain(traces)).map(|(seq, event)| {
+        let time = Timestamp::from_micros(0);
+        let id = RecordId::from_parts(time, u128::from(seq));
+        let fact = NewRecord { id, time, source: "pml/snapshot".into(), causation: None, event };
+        Record { seq: Seq(seq), recorded_at: time, fact: Arc::new(fact) }
     })
 }
 

@@ -32,6 +32,15 @@ impl Moment {
         }
     }
 
+    /// A position that the moment is known to include. Of a time nothing is known before the records are read.
+    pub fn no_sooner_than(self) -> Seq {
+        match self {
+            Self::At(seq) => seq,
+            Self::Time(_) => Seq::ZERO,
+            Self::Now => Seq(u64::MAX),
+        }
+    }
+
     /// Whether this record came before the moment, for those who begin there.
     pub fn is_after(self, record: &Record) -> bool {
         match self {

@@ -13,7 +13,7 @@ use crate::log::{EventLog, ReadError};
 pub const SCHEMA: u32 = 1;
 
 /// Name of the file.
-pub(super) const FILE_NAME: &str = "manifest.json";
+pub const FILE_NAME: &str = "manifest.json";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

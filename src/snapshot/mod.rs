@@ -26,6 +26,7 @@ use crate::core::state::State;
 use crate::log::EventLog;
 pub use error::{SnapshotError, Unreadable, Unusable};
 pub use keeper::Keeper;
+pub use manifest::FILE_NAME as MANIFEST;
 pub use manifest::{About, FileEntry, Manifest, Origin, SCHEMA, config_hash};
 pub use restore::{Fetched, restore, verify};
 pub use store::Store;

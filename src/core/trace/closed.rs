@@ -82,6 +82,13 @@ impl Closed {
         self.order.iter().map(|execution| trace_of(&self.folded[execution]))
     }
 
+    /// All of them, oldest first.
+    pub fn all(&self) -> impl Iterator<Item = Cow<'_, TraceCompleted>> {
+        let packed =
+            self.packed.iter().flat_map(|(pack, gone)| (*gone..pack.ends.len()).map(|row| Cow::Owned(pack.traces.unpack(row))));
+        packed.chain(self.folded().map(Cow::Borrowed))
+    }
+
     pub(super) fn contains(&self, execution: &ExecutionId) -> bool {
         self.folded.contains_key(execution) || self.packed_row(execution).is_some()
     }
