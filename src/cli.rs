@@ -36,6 +36,7 @@ mod remote;
 mod replay;
 mod scratch;
 mod serve;
+mod snapshot;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -99,6 +100,9 @@ enum Command {
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
+    /// The state as Parquet files: take, list, check, restore, remove
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Look at refused events and send them again
     #[command(subcommand)]
     Dead(dead::Command),
@@ -153,7 +157,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
-        Command::Publish(arguments) => publish::run(arguments, &config, output),
+        Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
@@ -167,6 +171,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Backup(arguments) => on_actors(backup::backup(arguments, config, output)),
         Command::Restore(arguments) => on_actors(backup::restore(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
+        Command::Snapshot(command) => on_actors(snapshot::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
         Command::Embed(arguments) => embed::run(arguments, config, output),
         Command::Key(arguments) => Ok(key::run(arguments, output)),

@@ -30,10 +30,10 @@ pub(super) struct Arguments {
     no_serve: bool,
 }
 
-pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let clock = Clock::system();
     let scratch = Scratch::new("demo")?;
-    config.data_dir = scratch.path().to_owned();
+    let mut config = config.embedded_in(scratch.path());
     if let Some(listen) = arguments.listen {
         config.set_listen(listen)?;
     }

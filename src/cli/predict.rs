@@ -44,8 +44,8 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
         (Source::Server(remote), None) => remote.ask("/v1/predict", &json!(request))?,
         (source, at) => {
-            let asker =
-                Asker::of_state(source.state(at.unwrap_or(Moment::Now)).await?, &config).map_err(anyhow::Error::from)?;
+            let state = source.state(at.unwrap_or(Moment::Now)).await?;
+            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
             json!(asker.predict(request).map_err(anyhow::Error::from)?)
         }
     };

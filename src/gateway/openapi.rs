@@ -147,6 +147,12 @@ fn paths() -> Value {
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
+        "/v1/snapshots": {
+            "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
+            "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
+                "200": {"description": "Written, or the same one was there"}, "409": failed("There is nothing to take one of, or the place belongs to another log"),
+            }},
+        },
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",

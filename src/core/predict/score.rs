@@ -144,6 +144,33 @@ impl Scores {
     }
 
     /// How many were scored, ever.
+    /// The predictions kept, the oldest first.
+    pub fn all_served(&self) -> impl ExactSizeIterator<Item = (RecordId, &Served)> {
+        self.order.iter().map(|prediction| (*prediction, &self.served[prediction]))
+    }
+
+    /// The prediction that the next step of each execution will score.
+    pub fn open(&self) -> impl ExactSizeIterator<Item = (&ExecutionId, RecordId)> {
+        self.open.iter().map(|(execution, prediction)| (execution, *prediction))
+    }
+
+    /// The scores kept, the oldest first.
+    pub fn all_scored(&self) -> impl ExactSizeIterator<Item = &Scored> {
+        self.scored.iter()
+    }
+
+    /// From what [`Self::all_served`], [`Self::open`], [`Self::all_scored`] and [`Self::total`] give.
+    pub fn from_rows(
+        served: Vec<(RecordId, Served)>,
+        open: impl IntoIterator<Item = (ExecutionId, RecordId)>,
+        scored: impl IntoIterator<Item = Scored>,
+        total: u64,
+    ) -> Self {
+        let order = served.iter().map(|(prediction, _)| *prediction).collect();
+        let (open, scored) = (open.into_iter().collect(), scored.into_iter().collect());
+        Self { served: served.into_iter().collect(), order, open, scored, total }
+    }
+
     pub fn total(&self) -> u64 {
         self.total
     }
