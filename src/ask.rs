@@ -68,17 +68,7 @@ impl Asker {
     /// For a state at rest, such as that of a log no server holds. Vectors it lacks are computed and not recorded.
     pub fn of_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
         let embedder = embed::open(&config.embedding)?;
-        loop {
-            let lacking = state.vectors.lacking(embedder.model().as_str(), config.embedding.batch_texts_max);
-            let texts: Vec<&str> = lacking.iter().map(|(_, text)| &**text).collect();
-            if texts.is_empty() {
-                break;
-            }
-            let model = embedder.model().to_string();
-            for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
-                state.vectors.learn(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
-            }
-        }
+        embed_lacking(&mut state, &*embedder, config.embedding.batch_texts_max)?;
         let index = Index::default().update(Arc::new(state)).calibrated();
         let vectors = tool_vectors(index.state());
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);
@@ -150,6 +140,21 @@ impl Asker {
         // No embedder of the model that serves: words and popularity still answer.
         let embedder = self.embedders.iter().find(serves);
         Ok(question(embedder.map(|embedder| &**embedder), intent)?)
+    }
+}
+
+/// Gives a state the vectors that it lacks, which no log will hold.
+pub fn embed_lacking(state: &mut State, embedder: &dyn Embedder, batch_texts_max: usize) -> Result<(), EmbedError> {
+    loop {
+        let lacking = state.vectors.lacking(embedder.model().as_str(), batch_texts_max);
+        let texts: Vec<&str> = lacking.iter().map(|(_, text)| &**text).collect();
+        if texts.is_empty() {
+            return Ok(());
+        }
+        let model = embedder.model().to_string();
+        for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
+            state.vectors.learn(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
+        }
     }
 }
 

@@ -44,6 +44,20 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// The subject of a kind below this prefix.
+    #[must_use]
+    pub fn below(&self, kind: Kind) -> Self {
+        Self(format!("{self}.{kind}").into())
+    }
+
+    /// Whether what is published at or below it would be kept as a fact or a refusal of some workspace.
+    pub fn is_kept(&self) -> bool {
+        let mut tokens = self.0.split('.');
+        tokens.next() == Some("pml") && tokens.nth(1).is_none_or(|class| ["in", "log", "dead"].contains(&class))
+    }
+}
+
 impl FromStr for Subject {
     type Err = InvalidSubject;
 
@@ -345,6 +359,18 @@ mod tests {
         assert_eq!(subjects.all_notices().as_str(), "pml.acme.notify.>");
         assert!(subjects.all_notices().matches(&subjects.notify("model")));
         assert!(!subjects.all_notices().matches(&Subjects::new(Workspace::default()).notify("model")));
+    }
+
+    #[test]
+    fn nothing_is_told_again_where_pml_would_take_it_for_news() {
+        let prefix = |text: &str| text.parse::<Subject>().unwrap();
+        assert_eq!(prefix("again.yesterday").below(Kind::StepFinished).as_str(), "again.yesterday.step.finished");
+        for kept in ["pml", "pml.default", "pml.default.in", "pml.default.log", "pml.x.dead.y"] {
+            assert!(prefix(kept).is_kept(), "{kept}");
+        }
+        for free in ["again", "pml-again", "pml.default.again", "pml.default.login"] {
+            assert!(!prefix(free).is_kept(), "{free}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::source::Source;
 use super::{Outcome, Place};
 use crate::ask::{AskedMode, Asker, ItemType, PredictRequest};
 use crate::config::Config;
+use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -25,6 +26,9 @@ pub(super) struct Arguments {
     mode: AskedMode,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
+    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME")]
+    at: Option<Moment>,
     #[command(flatten)]
     place: Place,
 }
@@ -37,10 +41,11 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         only: arguments.only,
         mode: arguments.mode,
     };
-    let answer = match Source::open(&arguments.place, &config).await? {
-        Source::Server(remote) => remote.ask("/v1/predict", &json!(request))?,
-        source => {
-            let asker = Asker::of_state(source.state().await?, &config).map_err(anyhow::Error::from)?;
+    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+        (Source::Server(remote), None) => remote.ask("/v1/predict", &json!(request))?,
+        (source, at) => {
+            let asker =
+                Asker::of_state(source.state(at.unwrap_or(Moment::Now)).await?, &config).map_err(anyhow::Error::from)?;
             json!(asker.predict(request).map_err(anyhow::Error::from)?)
         }
     };

@@ -76,12 +76,13 @@ impl State {
             Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`.
+            // What happens in an execution is in `executions`. A fork says where a history comes from, and changes nothing in it.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
-            | Event::ExecutionFinished(_) => {}
+            | Event::ExecutionFinished(_)
+            | Event::LogForked(_) => {}
         }
         Vec::new()
     }

@@ -292,7 +292,8 @@ impl Executions {
             | Event::FeedbackGiven(_)
             | Event::TemplateLoaded(_)
             | Event::EmbeddingComputed(_)
-            | Event::PredictionServed(_) => true,
+            | Event::PredictionServed(_)
+            | Event::LogForked(_) => true,
         }
     }
 

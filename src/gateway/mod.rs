@@ -4,6 +4,7 @@
 pub(crate) mod answers;
 mod ask;
 mod auth;
+mod backup;
 mod dead;
 mod dto;
 mod error;
@@ -113,6 +114,7 @@ fn routes(app: &mut web::ServiceConfig) {
     .route("/v1/predictions", web::get().to(predictions::stream))
     .route("/v1/traces/{execution}", web::get().to(read::trace))
     .route("/v1/state", web::get().to(read::state))
+    .route("/v1/backup", web::get().to(backup::get))
     .route("/v1/dead", web::get().to(dead::list))
     .route("/v1/dead/redrive", web::post().to(dead::redrive))
     .route("/healthz", web::get().to(read::healthz))

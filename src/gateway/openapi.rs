@@ -71,7 +71,60 @@ fn publish_answer() -> Value {
     })
 }
 
+/// Every path; questions are described apart.
 fn paths() -> Value {
+    let mut paths = resources();
+    if let (Value::Object(paths), Value::Object(questions)) = (&mut paths, questions()) {
+        paths.extend(questions);
+    }
+    paths
+}
+
+fn questions() -> Value {
+    json!({
+        "/v1/discover": {"post": ask("Which tool or capability fits an intent: one ranked list, each with why", &json!({
+            "intent": {"type": "string"},
+            "filter": {"type": "object", "properties": {
+                "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": {"type": "number", "default": 0.0},
+            }},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+            "include_related": {"type": "boolean", "default": false},
+        }), &["intent"])},
+        "/v1/predict": {"post": ask("What comes next: tools, capabilities and being done, each with its probability and why", &json!({
+            "intent": {"type": "string", "default": ""},
+            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called so far, in order."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+            "only": {"enum": ["all", "tool", "capability"], "default": "all"},
+            "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
+        }), &[])},
+        "/v1/predictions": {"get": get("What comes next after each step of live executions, as server-sent events (event: prediction)", &[
+            parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
+        ])},
+        "/v1/search_tools": {"post": deprecated(ask("Tools only, near those in use; use discover", &json!({
+            "query": {"type": "string"},
+            "context_tools": {"type": "array", "items": {"type": "string"}},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+            "include_related": {"type": "boolean", "default": false},
+        }), &["query"]))},
+        "/v1/search_capabilities": {"post": deprecated(ask("Capabilities only; use discover", &json!({
+            "intent": {"type": "string"},
+            "min_score": {"type": "number", "default": 0.0},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+        }), &["intent"]))},
+    })
+}
+
+fn snapshots() -> Value {
+    json!({
+        "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
+        "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
+            "200": {"description": "Written, or the same one was there"},
+            "409": failed("There is nothing to take one of, or the place belongs to another log"),
+        }},
+    })
+}
+
+fn resources() -> Value {
     let event = json!({"$ref": "#/components/schemas/CloudEvent"});
     let answered = |description: &str| json!({"description": description, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PublishAnswer"}}}});
     let post_events = json!({
@@ -107,43 +160,10 @@ fn paths() -> Value {
             parameter("to", "query", "string", "Also the cheapest ordered way to this one"),
             parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
         ])},
-        "/v1/discover": {"post": ask("Which tool or capability fits an intent: one ranked list, each with why", &json!({
-            "intent": {"type": "string"},
-            "filter": {"type": "object", "properties": {
-                "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": {"type": "number", "default": 0.0},
-            }},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
-            "include_related": {"type": "boolean", "default": false},
-        }), &["intent"])},
-        "/v1/predict": {"post": ask("What comes next: tools, capabilities and being done, each with its probability and why", &json!({
-            "intent": {"type": "string", "default": ""},
-            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called so far, in order."},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
-            "only": {"enum": ["all", "tool", "capability"], "default": "all"},
-            "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
-        }), &[])},
-        "/v1/predictions": {"get": get("What comes next after each step of live executions, as server-sent events (event: prediction)", &[
-            parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
-        ])},
-        "/v1/search_tools": {"post": deprecated(ask("Tools only, near those in use; use discover", &json!({
-            "query": {"type": "string"},
-            "context_tools": {"type": "array", "items": {"type": "string"}},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
-            "include_related": {"type": "boolean", "default": false},
-        }), &["query"]))},
-        "/v1/search_capabilities": {"post": deprecated(ask("Capabilities only; use discover", &json!({
-            "intent": {"type": "string"},
-            "min_score": {"type": "number", "default": 0.0},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
-        }), &["intent"]))},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
-        "/v1/snapshots": {
-            "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
-            "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
-                "200": {"description": "Written, or the same one was there"}, "409": failed("There is nothing to take one of, or the place belongs to another log"),
-            }},
-        },
+        "/v1/snapshots": snapshots(),
+        "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",
