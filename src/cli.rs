@@ -21,6 +21,7 @@ mod doctor;
 mod embed;
 mod emit;
 mod eval;
+mod explain;
 mod fork;
 mod import;
 mod key;
@@ -80,6 +81,8 @@ enum Command {
     Discover(discover::Arguments),
     /// What comes next, given an intent and the tools called so far
     Predict(predict::Arguments),
+    /// Why something was predicted, and the records that taught it
+    Explain(explain::Arguments),
     /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
     Related(related::Arguments),
     /// Compare what pml answers with plain baselines, on traces it has not seen
@@ -154,11 +157,12 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
-        Command::Publish(arguments) => publish::run(arguments, &config, output),
+        Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
+        Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Replay(arguments) => on_actors(replay::run(arguments, config, output)),

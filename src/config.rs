@@ -14,6 +14,8 @@ use crate::core::intake::Limits;
 /// The defaults, with every key and its meaning.
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
 
+/// A shorter lease would change hands whenever a server is busy.
+const LEASE_MS_MIN: u64 = 500;
 const ENV_PREFIX: &str = "PML__";
 /// Where other programs on the machine look for ONNX Runtime; used when `embedding.library` is empty.
 const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
@@ -228,6 +230,7 @@ pub struct Nats {
     pub append: AppendMode,
     pub duplicate_window_s: u64,
     pub intake_events_max: usize,
+    pub lease_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -303,6 +306,14 @@ impl Config {
         Ok(overrides.to_string())
     }
 
+    /// The same with the log in `directory`, whatever NATS servers are configured.
+    #[must_use]
+    pub fn embedded_in(&self, directory: &Path) -> Self {
+        let mut config = Self { data_dir: directory.to_owned(), ..self.clone() };
+        config.nats.servers.clear();
+        config
+    }
+
     /// Another address than the configured one, under the same rules.
     pub fn set_listen(&mut self, listen: SocketAddr) -> Result<(), ConfigError> {
         self.http.listen = listen;
@@ -338,6 +349,10 @@ impl Config {
         // A structure's data flow is kept as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {
             return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
+        }
+        if self.nats.lease_ms < LEASE_MS_MIN {
+            let problem = format!("must be at least {LEASE_MS_MIN}: the holder writes several times in it");
+            return Err(ConfigError::Value { key: "nats.lease_ms", problem });
         }
         if self.execution.queue_events_max < self.http.batch_events_max {
             let problem = "must be at least http.batch_events_max, or full batches could never be taken".to_owned();

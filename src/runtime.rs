@@ -4,6 +4,7 @@ mod roles;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
@@ -11,6 +12,7 @@ use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::Indexed;
 use crate::actors::measures::Measured;
 use crate::actors::supervisor::supervise;
+use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
 use crate::clock::Clock;
@@ -23,11 +25,14 @@ use crate::dead::DeadLetters;
 use crate::embed::{self, EmbedError};
 use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, RedbOptions, SharedLog};
 use crate::metrics::Metrics;
-use crate::nats::{self, IntakeParts, Nats, NatsError, StreamDeadLetters};
+use crate::nats::{self, IntakeParts, Lease, Nats, NatsError, StreamDeadLetters};
 use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::templates::{self, TemplateError};
+
+/// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -74,12 +79,17 @@ pub struct Runtime {
     ended: Vec<oneshot::Receiver<()>>,
 }
 
+/// Takes events from the work queue.
+type Taking = tokio::task::JoinHandle<Result<(), crate::actors::Failure>>;
+
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
 struct OnNats {
     /// With its own stop: it ends before the actors do.
-    intake: Option<(watch::Sender<bool>, tokio::task::JoinHandle<()>)>,
+    intake: Option<(watch::Sender<bool>, Taking)>,
     service: Option<nats::Service>,
+    /// Given back last, when nothing is written any more.
+    lease: Option<Lease>,
 }
 
 /// Where the actors read and write.
@@ -87,6 +97,8 @@ struct Places {
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
     bus: SharedBus,
+    /// When this process takes events.
+    turn: watch::Receiver<Turn>,
 }
 
 impl Runtime {
@@ -108,7 +120,7 @@ impl Runtime {
         log: SharedLog,
         dead: Arc<dyn DeadLetters>,
     ) -> Result<Self, StartError> {
-        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()) };
+        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()), turn: Turn::always() };
         Self::start_actors(config, clock, subjects(config)?, places, Roles::all()).await
     }
 
@@ -117,22 +129,36 @@ impl Runtime {
         let nats = Nats::connect(&config.nats, subjects(config)?).await?;
         nats.provision(config.dead.letters_max).await?;
         let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
+        let mut on_nats = OnNats::default();
+        if roles.contains(Role::Execution) {
+            let holder = format!("{}-{}", std::process::id(), clock.fresh_id());
+            let length = Duration::from_millis(config.nats.lease_ms);
+            on_nats.lease = Some(Lease::seek(&nats, Role::Execution.name(), holder, length).await?);
+        }
+        let turn = on_nats.lease.as_ref().map_or_else(Turn::always, Lease::turn);
         let places = Places {
             log: Arc::new(log),
             dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
             bus: Arc::new(NatsBus::new(nats.clone())),
+            turn: turn.clone(),
         };
         let mut runtime = Self::start_actors(config, clock, nats.subjects().clone(), places, roles).await?;
-        let mut on_nats = OnNats::default();
         if runtime.roles.contains(Role::Execution) {
             let (stop, stopping) = watch::channel(false);
             let parts = IntakeParts {
                 nats: nats.clone(),
                 publisher: runtime.publisher.clone(),
                 clock: runtime.clock.clone(),
-                stop: stopping,
+                stop: stopping.clone(),
             };
-            on_nats.intake = Some((stop, nats.spawn(nats::run_intake(parts))));
+            let taking = in_turn(turn, stopping, move |end| {
+                let parts = IntakeParts { stop: end, ..parts.clone() };
+                async {
+                    nats::run_intake(parts).await;
+                    Ok(())
+                }
+            });
+            on_nats.intake = Some((stop, nats.spawn(taking)));
         }
         if runtime.roles.contains(Role::Query) {
             let service = nats::Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
@@ -146,7 +172,7 @@ impl Runtime {
         config: &Config,
         clock: Clock,
         subjects: Subjects,
-        Places { log, dead, bus }: Places,
+        Places { log, dead, bus, turn }: Places,
         roles: Roles,
     ) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new());
@@ -162,7 +188,7 @@ impl Runtime {
         let asker =
             Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
-        let publisher = Publisher::new(publisher_address, Arc::clone(&limits));
+        let publisher = Publisher::new(publisher_address, Arc::clone(&limits), turn.clone());
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
@@ -205,7 +231,7 @@ impl Runtime {
             runtime.load_templates(&config.templates.path).await?;
             runtime.start_snapshots(config, last_snapshot, stopping.clone());
         }
-        runtime.start_roles(config, limits, address, embedder, stopping.clone());
+        runtime.start_roles(config, (limits, address, turn), embedder, stopping.clone());
         runtime.start_readers_side(config, measures_sender, index_sender, stopping);
         Ok(runtime)
     }
@@ -253,9 +279,16 @@ impl Runtime {
         }
     }
 
-    /// Stops the actors, then lets the log write what it holds and close its file.
+    /// Stops the actors, then lets the log write what it holds and close its file. On NATS within a few seconds, also when the
+    /// servers are gone.
     pub async fn stop(mut self) {
-        let OnNats { intake, service } = self.nats.take().unwrap_or_default();
+        let Some(on_nats) = self.nats.take() else { return self.end(OnNats::default()).await };
+        if tokio::time::timeout(STOP_PATIENCE, self.end(on_nats)).await.is_err() {
+            tracing::warn!("NATS does not answer; stopping without it. What was not acknowledged comes again");
+        }
+    }
+
+    async fn end(&mut self, OnNats { intake, service, lease }: OnNats) {
         if let Some(service) = service {
             service.stop().await;
         }
@@ -276,6 +309,9 @@ impl Runtime {
             if arbiter.join().is_err() {
                 tracing::error!("an actor's thread had panicked");
             }
+        }
+        if let Some(lease) = lease {
+            lease.release().await;
         }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod prediction;
 pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
+pub mod turn;
 
 use actix::Message;
 

@@ -119,7 +119,7 @@ async fn create(place: &Place, config: Config, output: &Output) -> Outcome {
             return Ok(0);
         }
         Source::Log(log) => log.as_ref(),
-        Source::Archive(_) => return Err(anyhow::anyhow!("snapshots are taken of a log: name --data, --nats or --url").into()),
+        Source::Archive(_) => unreachable!("a place is a server or a log"),
     };
     let store = store(place.data.as_deref(), None, config.clone())?;
     let mut state = snapshot::newest_at_or_before(&store, log, Seq(u64::MAX)).await?.unwrap_or_default();

@@ -70,7 +70,7 @@ impl State {
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
             Event::EmbeddingComputed(embedding) => self.embedded(embedding),
-            Event::PredictionServed(served) => self.serve(served, record.fact.causation),
+            Event::PredictionServed(served) => self.serve(served, record.fact.causation, seq),
             Event::FeedbackGiven(feedback) => self.judge(feedback),
             Event::StepFinished(step) if in_time => self.settle_step(step, &record.fact, seq),
             Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),

@@ -132,15 +132,16 @@ impl OpenExecution {
         self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
     }
 
-    /// How many steps had finished with the record `cause`, and whether this has gone on since. All that are known, if `cause` is
-    /// none of its records.
-    pub fn since(&self, cause: Option<RecordId>) -> (usize, bool) {
-        let finished = || self.steps.iter().filter_map(|step| step.finished.as_ref()).chain(&self.finished);
-        let facts = finished().chain(&self.started);
-        let cause = facts.filter(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)).next();
-        let later = |fact: &&Arc<NewRecord>| cause.is_some_and(|cause| stamp(fact) > cause);
-        let steps = self.steps.iter().filter_map(|step| step.finished.as_ref()).filter(|fact| !later(fact)).count();
-        (steps, self.finished.is_some() || finished().any(|fact| later(&fact)))
+    /// How many steps had finished with the record `cause`, and what ended next: a step, or all of it. Without a `cause` among its
+    /// records: all steps, and `None` if it is over.
+    pub fn since(&self, cause: Option<RecordId>) -> Option<(usize, Option<&Arc<NewRecord>>)> {
+        let steps = || self.steps.iter().filter_map(|step| step.finished.as_ref());
+        let known = || steps().chain(&self.finished).chain(&self.started);
+        let Some(at) = known().find(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)) else {
+            return (!self.has_finished()).then(|| (steps().count(), None));
+        };
+        let next = steps().chain(&self.finished).filter(|fact| stamp(fact) > at).min_by_key(|fact| stamp(fact));
+        Some((steps().filter(|fact| stamp(fact) <= at).count(), next))
     }
 
     /// Whether `fact` is the one that finished the step: not one that came again with another id.

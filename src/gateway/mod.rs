@@ -109,6 +109,8 @@ fn routes(app: &mut web::ServiceConfig) {
     .route("/v1/related", web::get().to(related::related))
     .route("/v1/discover", web::post().to(ask::discover))
     .route("/v1/predict", web::post().to(ask::predict))
+    .route("/v1/explain", web::post().to(ask::explain))
+    .route("/v1/models", web::get().to(read::models))
     .route("/v1/search_tools", web::post().to(ask::search_tools))
     .route("/v1/search_capabilities", web::post().to(ask::search_capabilities))
     .route("/v1/predictions", web::get().to(predictions::stream))

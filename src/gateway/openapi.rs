@@ -97,6 +97,14 @@ fn questions() -> Value {
             "only": {"enum": ["all", "tool", "capability"], "default": "all"},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
         }), &[])},
+        "/v1/explain": {"post": ask("Why something was predicted, and the records that taught it", &json!({
+            "prediction": {"type": "string", "description": "A prediction that was served; its question is asked again."},
+            "intent": {"type": "string", "default": ""},
+            "context": {"type": "array", "items": {"type": "string"}},
+            "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
+            "item": {"type": "string", "description": "A tool, capability:ID or done; the first outcome if left out."},
+        }), &[])},
+        "/v1/models": {"get": get("The model that predicts: version, weights, and how its predictions fared", &[])},
         "/v1/predictions": {"get": get("What comes next after each step of live executions, as server-sent events (event: prediction)", &[
             parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
         ])},

@@ -12,6 +12,7 @@ use crate::actors::measures::{self, MeasuresParts};
 use crate::actors::prediction::{self, PredictionParts};
 use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::trace::{self, TraceParts};
+use crate::actors::turn::{Turn, in_turn};
 use crate::config::{Config, Serve};
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
@@ -25,13 +26,12 @@ impl Runtime {
     pub(super) fn start_roles(
         &mut self,
         config: &Config,
-        limits: Arc<Limits>,
-        address: execution::Door,
+        (limits, address, turn): (Arc<Limits>, execution::Door, watch::Receiver<Turn>),
         embedder: SharedEmbedder,
         stopping: watch::Receiver<bool>,
     ) {
         if self.roles.contains(Role::Execution) {
-            self.start_execution(config, limits, address, stopping.clone());
+            self.start_execution(config, limits, address, (turn, stopping.clone()));
         }
         if self.roles.contains(Role::Trace) {
             self.start_trace(config, stopping.clone());
@@ -49,7 +49,7 @@ impl Runtime {
         config: &Config,
         limits: Arc<Limits>,
         address: execution::Door,
-        stopping: watch::Receiver<bool>,
+        (turn, stopping): (watch::Receiver<Turn>, watch::Receiver<bool>),
     ) {
         let admitting = ExecutionParts {
             log: Arc::clone(&self.log),
@@ -62,7 +62,12 @@ impl Runtime {
             address,
             stop: stopping.clone(),
         };
-        self.supervise("execution", 1, stopping, move || execution::run(admitting.clone()));
+        self.supervise("execution", 1, stopping.clone(), move || {
+            let admitting = admitting.clone();
+            in_turn(turn.clone(), stopping.clone(), move |end| {
+                execution::run(ExecutionParts { stop: end, ..admitting.clone() })
+            })
+        });
     }
 
     fn start_trace(&mut self, config: &Config, stopping: watch::Receiver<bool>) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pml::core::event::{CapabilityDeclared, Event, NewRecord, Record, ToolAnnotations, ToolRegistered};
+use pml::core::event::{CapabilityDeclared, Event, NewRecord, Record, ToolAnnotations, ToolRegistered, Verdict};
 use pml::core::id::ExecutionId;
 use pml::core::state::State;
 use pml::core::trace::Executions;
@@ -100,11 +100,18 @@ enum Chapter {
     Embedded {
         execution: Index,
         new_model: bool,
+        values: (u8, u8),
     },
     /// A step for an execution that may be open, closed or unknown.
     Stray {
         execution: Index,
         tool: Index,
+    },
+    /// A prediction for such an execution, and what somebody thought of it.
+    Predicted {
+        execution: Index,
+        tools: Vec<Index>,
+        verdict: Index,
     },
 }
 
@@ -115,8 +122,11 @@ fn chapter() -> impl Strategy<Value = Chapter> {
         4 => (planned_run(), prop::bool::weighted(0.9)).prop_map(|(run, closed)| Chapter::Run { run, closed }),
         1 => (index(), index(), index()).prop_map(|(name, from, to)| Chapter::Template { name, from, to }),
         1 => vec(index(), 1..4).prop_map(|tools| Chapter::Declared { tools }),
-        2 => (index(), any::<bool>()).prop_map(|(execution, new_model)| Chapter::Embedded { execution, new_model }),
+        3 => (index(), any::<bool>(), any::<(u8, u8)>())
+            .prop_map(|(execution, new_model, values)| Chapter::Embedded { execution, new_model, values }),
         1 => (index(), index()).prop_map(|(execution, tool)| Chapter::Stray { execution, tool }),
+        2 => (index(), vec(index(), 1..4), index())
+            .prop_map(|(execution, tools, verdict)| Chapter::Predicted { execution, tools, verdict }),
     ]
 }
 
@@ -150,14 +160,23 @@ pub(crate) fn history() -> impl Strategy<Value = Vec<Record>> {
                     let chosen: Vec<&str> = chosen.iter().map(|tool| TOOLS[tool.index(TOOLS.len())]).collect();
                     append(given::declared(&execution, &chosen));
                 }
-                Chapter::Embedded { execution, new_model } => {
+                Chapter::Embedded { execution, new_model, values: (one, other) } => {
                     let text = format!("do e{}", execution.index(chapters.len()));
                     let (model, dim) = if *new_model { ("new", 3) } else { ("old", 2) };
-                    append(given::embedded(&text, model, dim));
+                    append(given::embedded(model, &text, &[f32::from(*one), f32::from(*other), 1.0][..dim]));
                 }
                 Chapter::Stray { execution, tool } => {
                     let execution = format!("e{}", execution.index(chapters.len()));
                     append(given::step_finished(&execution, "stray", tool_at(tool), &[], true));
+                }
+                Chapter::Predicted { execution, tools: chosen, verdict } => {
+                    let ranked: Vec<(Option<&str>, f64)> =
+                        chosen.iter().map(|tool| (Some(TOOLS[tool.index(TOOLS.len())]), 0.25)).chain([(None, 0.1)]).collect();
+                    let execution = format!("e{}", execution.index(chapters.len()));
+                    let served = given::prediction_served(at as u64 + 1, Some(&execution), &ranked);
+                    let verdict = [Verdict::Accepted, Verdict::Ignored, Verdict::Rejected][verdict.index(3)];
+                    append(served);
+                    append(given::feedback(at as u64 + 1, verdict));
                 }
             }
         }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use pml::core::capability::Capability;
 use pml::core::event::{
-    CapabilityDeclared, EmbeddingComputed, Event, ExecutionFinished, ExecutionStarted, NewRecord, Record, StepFinished,
-    StepStarted, Structure, StructureEdge, StructureNode, TemplateLoaded, ToolRegistered, ToolRemoved,
+    CapabilityDeclared, EmbeddingComputed, Event, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget,
+    NewRecord, Outcome, PredictionServed, RankedOutcome, Record, StepFinished, StepStarted, Structure, StructureEdge,
+    StructureNode, TemplateLoaded, ToolRegistered, ToolRemoved, Verdict,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{RecordId, Seq};
@@ -88,14 +89,27 @@ pub(crate) fn template(name: &str, edges: &[(&str, &str)]) -> Event {
     })
 }
 
-/// A vector of `dim` numbers for `text`.
-pub(crate) fn embedded(text: &str, model: &str, dim: u8) -> Event {
-    let text_hash = TextHash::of(text).to_string();
-    Event::EmbeddingComputed(EmbeddingComputed {
-        text_hash,
-        model: model.to_owned(),
-        vector: (0..dim).map(|at| 0.1 + f32::from(at)).collect(),
+/// A prediction with the id that [`feedback`] of the same number is about; no tool means done.
+pub(crate) fn prediction_served(number: u64, execution: Option<&str>, ranked: &[(Option<&str>, f64)]) -> Event {
+    let outcome = |tool: Option<&str>| tool.map_or(Outcome::Done, |tool| Outcome::Call(tool.parse().unwrap()));
+    Event::PredictionServed(PredictionServed {
+        prediction: RecordId::from_parts(at(number), 7_000_000 + u128::from(number)),
+        execution: execution.map(|execution| execution.parse().unwrap()),
+        based_on_seq: Seq(number),
+        model: "m".to_owned(),
+        ranked: ranked.iter().map(|(tool, p)| RankedOutcome { outcome: outcome(*tool), probability: *p }).collect(),
+        threshold: 0.5,
     })
+}
+
+pub(crate) fn feedback(number: u64, verdict: Verdict) -> Event {
+    let target = FeedbackTarget::Prediction(RecordId::from_parts(at(number), 7_000_000 + u128::from(number)));
+    Event::FeedbackGiven(FeedbackGiven { target, verdict })
+}
+
+pub(crate) fn embedded(model: &str, text: &str, vector: &[f32]) -> Event {
+    let text_hash = TextHash::of(text).to_string();
+    Event::EmbeddingComputed(EmbeddingComputed { text_hash, model: model.to_owned(), vector: vector.to_vec() })
 }
 
 /// A declared chain: each tool uses the output of the one before.

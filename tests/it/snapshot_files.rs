@@ -45,8 +45,8 @@ fn events() -> Vec<Event> {
             Event::TraceCompleted(trace),
         ]);
     }
-    events.extend(["do e1", "do e2"].map(|text| given::embedded(text, "old", 2)));
-    events.push(given::embedded("do e1", "new", 3));
+    events.extend(["do e1", "do e2"].map(|text| given::embedded("old", text, &[0.1, 1.1])));
+    events.push(given::embedded("new", "do e1", &[0.1, 1.1, 2.1]));
     events.extend([given::started("e4"), given::step_started("e4", "a", "fs:list")]);
     events.push(given::step_finished("e4", "b", "mail:send", &[], false));
     events

@@ -22,7 +22,7 @@ use crate::core::vectors::TextHash;
 /// Every trace brings a lesson until there are this many; from there on twice as many traces bring this many lessons.
 const LESSONS_AT_FIRST: u64 = 256;
 /// Lessons that may wait for vectors, and lessons per record while they are made up for.
-const DUE_MAX: u64 = 1_024;
+const DUE_MAX: u64 = 768;
 const LESSONS_PER_RECORD: u64 = 2;
 /// Places of a run that are asked about.
 const PLACES_MAX: usize = 6;
@@ -86,10 +86,14 @@ pub fn study(state: &mut State) {
     }
 }
 
-/// While many are, what has none looks like a stranger. Without an embedder none are: the other signals can be learnt.
+/// While many are, what has none looks like a stranger. When lessons have piled up and not one vector has come, there is no embedder,
+/// and the other signals can be learnt without.
 fn vectors_are_on_their_way(state: &State) -> bool {
     let (have, wanted) = state.vectors.coverage();
-    state.vectors.model().is_some() && have * 10 < wanted * 9
+    match state.vectors.model() {
+        Some(_) => have * 10 < wanted * 9,
+        None => state.predictor.lessons.due < DUE_MAX,
+    }
 }
 
 /// The intent that lesson number `lesson` is about: evenly spread, the same in every process.
@@ -137,4 +141,153 @@ fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], less: &
     });
     let scene = Scene::new(state, evidence, &chances);
     Example { values: candidates.into_iter().map(|candidate| scene.values(candidate)).collect(), right: at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, ToolRegistered, TraceCompleted, TraceStep};
+    use crate::core::id::{RecordId, Seq};
+    use crate::core::time::Timestamp;
+
+    const TOOLS: [&str; 5] = ["s:a", "s:b", "s:c", "s:d", "s:e"];
+    const RUNS: [(&str, &[usize]); 6] = [
+        ("read it and mail it", &[0, 1, 2]),
+        ("read it, then mail it", &[0, 1, 2]),
+        ("read and print", &[0, 3]),
+        ("pack", &[4, 3, 4]),
+        ("pack and mail", &[4, 2]),
+        ("read", &[0]),
+    ];
+
+    fn fold(events: impl IntoIterator<Item = Event>) -> State {
+        let mut state = State::default();
+        for (seq, event) in (1..).zip(events) {
+            let time = Timestamp::from_micros(seq);
+            let seq = Seq(u64::try_from(seq).unwrap());
+            let fact = NewRecord {
+                id: RecordId::from_parts(time, u128::from(seq.0)),
+                time,
+                source: "t".into(),
+                causation: None,
+                event,
+            };
+            state.apply(&Record { seq, recorded_at: time, fact: fact.into() });
+        }
+        state
+    }
+
+    fn registered(tool: &str) -> Event {
+        Event::ToolRegistered(ToolRegistered {
+            tool: tool.parse().unwrap(),
+            name: tool.to_owned(),
+            description: String::new(),
+            input_schema: None,
+            output_schema: None,
+            annotations: None,
+        })
+    }
+
+    fn trace(number: usize, intent: &str, tools: &[usize]) -> Event {
+        let step = |(at, tool): (usize, &usize)| TraceStep {
+            step: format!("s{at}").parse().unwrap(),
+            tool: TOOLS[*tool].parse().unwrap(),
+            depends_on: Vec::new(),
+            success: true,
+            duration_ms: None,
+            error_kind: None,
+        };
+        Event::TraceCompleted(TraceCompleted {
+            execution: format!("e{number}").parse().unwrap(),
+            session: None,
+            agent: None,
+            intent: intent.to_owned(),
+            steps: tools.iter().enumerate().map(step).collect(),
+            success: true,
+            started: Timestamp::from_micros(0),
+            ended: Timestamp::from_micros(1),
+            abandoned: false,
+            code: None,
+        })
+    }
+
+    /// A vector that follows from the text and is like those of similar texts: counts of letters.
+    fn embedded(text: &str) -> Event {
+        let mut vector = vec![0.0_f32; 26];
+        for letter in text.bytes().filter(u8::is_ascii_lowercase) {
+            vector[usize::from(letter - b'a')] += 1.0;
+        }
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        vector.iter_mut().for_each(|value| *value /= length);
+        Event::EmbeddingComputed(EmbeddingComputed { text_hash: TextHash::of(text).to_string(), model: "m".to_owned(), vector })
+    }
+
+    /// All runs but `without`, with the vectors of all intents and clauses.
+    fn office(without: Option<usize>) -> State {
+        let runs = RUNS.iter().enumerate().filter(|(number, _)| Some(*number) != without);
+        let traces = runs.map(|(number, (intent, tools))| trace(number, intent, tools));
+        let texts = RUNS.iter().flat_map(|(intent, _)| clauses(intent).into_iter().chain([*intent]));
+        let tools = TOOLS.iter().map(|tool| registered(tool));
+        fold(tools.chain(traces).chain(texts.chain(TOOLS.map(|tool| &tool[2..])).map(embedded)))
+    }
+
+    #[test]
+    fn a_lesson_sees_what_would_be_seen_had_the_intent_never_been_there() {
+        let state = office(None);
+        let mut places_compared = 0;
+        for (left_out, (intent, tools)) in RUNS.iter().enumerate() {
+            let number = state.memory.number(TextHash::of(intent)).unwrap();
+            let entry = state.memory.get(number).unwrap();
+            let less = Less { number: Some(number), ways: entry.ways.clone() };
+            let never = office(Some(left_out));
+            let vector = |text: &str| state.vectors.get(TextHash::of(text)).unwrap().to_vec();
+            let parts: Vec<Vec<f32>> = clauses(intent).into_iter().map(vector).collect();
+            let parts: Vec<&[f32]> = parts.iter().map(Vec::as_slice).collect();
+            let whole = vector(intent);
+            let (with, without) = (
+                Evidence::of_vectors(&state, Some(&whole), &parts, &less),
+                Evidence::of_vectors(&never, Some(&whole), &parts, &Less::default()),
+            );
+            let calls: Vec<Option<Node>> = tools.iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
+            for place in 0..=tools.len() {
+                let asked = example(&state, &with, &calls[..place], &less, Candidate::Done);
+                let served = example(&never, &without, &calls[..place], &Less::default(), Candidate::Done);
+                assert_eq!(asked.values, served.values, "{intent}, place {place}");
+                places_compared += 1;
+            }
+        }
+        assert_eq!(places_compared, 18);
+    }
+
+    #[test]
+    fn lessons_grow_rare_as_traces_grow_many() {
+        let mut lessons = Lessons::default();
+        let mut due_at = |traces: u64| {
+            let mut due = 0;
+            while lessons.traces < traces {
+                lessons.heard();
+                due += lessons.due;
+                lessons.due = 0;
+            }
+            due
+        };
+        assert_eq!(due_at(100), 100);
+        assert_eq!(due_at(1_000) / 100, 5, "256 at first, and fewer than 256 per doubling");
+        assert!((500..2_500).contains(&due_at(200_000)));
+    }
+
+    #[test]
+    fn lessons_wait_for_vectors_and_are_taken_when_those_come() {
+        let runs = |_| RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
+        assert_eq!(fold(runs(())).predictor.lessons.taken(), 0);
+        assert_eq!(office(None).predictor.lessons.taken(), 6);
+        assert!(office(None).predictor.logit.examples() >= 15);
+    }
+
+    #[test]
+    fn without_an_embedder_there_are_lessons_in_the_end() {
+        let many = (0..30_000_usize).map(|number| trace(number, RUNS[number % 6].0, RUNS[number % 6].1));
+        let state = fold(many);
+        assert!(state.predictor.lessons.taken() > 500 && state.vectors.model().is_none());
+    }
 }

@@ -3,15 +3,18 @@
 //! The weights are the running estimate of the most likely ones, given the prior and the examples so far: every example moves them
 //! by a Newton step, `w -= H^-1 g`, with `g` the gradient of its loss and `H` the sum of the prior's precision and the curvature of
 //! all examples. The prior holds as long as there is little to learn from, no rate has to be chosen, and the state is `w` and `H`.
-//! Old examples fade, so that the weights follow a memory that grows.
+//! Old examples fade, so that the weights follow a memory that grows. Now and then a run does something that nothing could have told;
+//! an example counts as much as it is likely that it was not such a one, or the few odd ones would make all others look uncertain.
 
 use super::signals::{LIVE, SIGNALS, Signal, Values};
 use crate::core::digest::{Digestible, Writer};
 
 /// Precision of the prior: how much curvature, seen in examples, weighs as much as it.
-const PRECISION: f64 = 1.0;
+const PRECISION: f64 = 5.0;
 /// What an example keeps of its weight with each one that follows.
 const FADE: f64 = 1.0 - 1.0 / 4_096.0;
+/// How likely one given outcome is in an odd run.
+const ODD: f64 = 0.0025;
 /// No step moves a weight further: one odd example is not to overturn what was learnt.
 const STEP_MAX: f64 = 1.0;
 
@@ -71,13 +74,14 @@ impl Logit {
 
     pub fn learn(&mut self, example: &Example) {
         let probabilities = self.probabilities(&example.values);
+        let counts = probabilities[example.right] / (probabilities[example.right] + ODD);
         let (mut gradient, curvature) = slope(example, &probabilities);
         for row in 0..LIVE {
             for column in 0..LIVE {
-                self.curvature[row][column] = FADE * self.curvature[row][column] + curvature[row][column];
+                self.curvature[row][column] = FADE * self.curvature[row][column] + counts * curvature[row][column];
             }
             // The faded examples no longer balance all of the prior's pull.
-            gradient[row] += (1.0 - FADE) * PRECISION * (self.weights[row] - Signal::ALL[row].prior());
+            gradient[row] = counts * gradient[row] + (1.0 - FADE) * PRECISION * (self.weights[row] - Signal::ALL[row].prior());
         }
         let mut precision = *self.curvature;
         for (at, row) in precision.iter_mut().enumerate() {

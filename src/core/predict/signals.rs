@@ -122,17 +122,22 @@ impl Signal {
     /// nothing is called twice.
     pub const fn prior(self) -> f64 {
         match self {
-            Self::Transition | Self::TransitionTwo => 0.7,
-            Self::Popularity | Self::ClauseBack => -0.2,
-            Self::MemoryNext | Self::MemoryNearest => 0.5,
-            Self::Memory => 0.8,
-            Self::Intent | Self::Clause | Self::Uncovered => 2.0,
-            Self::ClauseNext => 0.3,
-            Self::Used => -1.5,
-            Self::Position | Self::Reliability => 1.0,
-            Self::Left => -0.5,
-            Self::Done
-            | Self::Strategic
+            Self::Transition => 0.6,
+            Self::TransitionTwo => 0.7,
+            Self::Popularity => -0.3,
+            Self::MemoryNext => 0.3,
+            Self::MemoryNearest => 0.2,
+            Self::ClauseBack => -0.2,
+            Self::Memory => 0.9,
+            Self::Intent | Self::Position => 1.5,
+            Self::Clause => 2.0,
+            Self::Uncovered => 2.5,
+            Self::ClauseNext => 0.4,
+            Self::Used => -2.0,
+            Self::Done => -0.8,
+            Self::Left => -0.6,
+            Self::Reliability => 1.0,
+            Self::Strategic
             | Self::Community
             | Self::AdamicAdar
             | Self::PageRank
