@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::embed::Choice;
 use super::import::{events_of, publish_all};
 use super::output::Output;
+use super::prequential;
 use super::scratch::Scratch;
 use super::{Failure, Outcome};
 use crate::actors::measures::tool_vectors;
@@ -40,12 +41,17 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
     #[command(flatten)]
+    prequential: prequential::Arguments,
+    #[command(flatten)]
     choice: Choice,
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
-    let Arguments { directory, train, test, folds, choice } = arguments;
+    let Arguments { directory, train, test, folds, prequential, choice } = arguments;
     choice.apply(&mut config);
+    if prequential.prequential {
+        return prequential::run(prequential, &directory, &config, output).await;
+    }
     let clock = Clock::system();
     let began = clock.now();
     let load = |file: &str| -> anyhow::Result<Vec<TraceLine>> { Ok(Dataset::load(&directory, file, clock.now())?.traces) };

@@ -6,8 +6,6 @@
 mod learn;
 mod served;
 
-use imbl::OrdSet;
-
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
 use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
@@ -17,6 +15,7 @@ use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
 use super::predict::{Predictor, lesson::study};
+use super::seen::Seen;
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
@@ -32,8 +31,7 @@ pub enum Notice {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     applied: Seq,
-    /// Ids of all records folded: the same id twice is one record, whatever the log below remembers.
-    seen: OrdSet<RecordId>,
+    seen: Seen,
     counts: [u64; Kind::ALL.len()],
     duplicates: u64,
     /// Events of executions that were closed when they came.
@@ -56,7 +54,7 @@ impl State {
             return Vec::new();
         }
         self.applied = record.seq;
-        if self.seen.insert(record.fact.id).is_some() {
+        if !self.seen.insert(record.fact.id) {
             self.duplicates += 1;
             return Vec::new();
         }
@@ -76,12 +74,13 @@ impl State {
             Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`.
+            // What happens in an execution is in `executions`. A fork says where a history comes from, and changes nothing in it.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
-            | Event::ExecutionFinished(_) => {}
+            | Event::ExecutionFinished(_)
+            | Event::LogForked(_) => {}
         }
         Vec::new()
     }
@@ -193,7 +192,7 @@ impl State {
     }
 
     pub fn knows(&self, id: RecordId) -> bool {
-        self.seen.contains(&id)
+        self.seen.contains(id)
     }
 
     pub fn count(&self, kind: Kind) -> u64 {
@@ -219,11 +218,8 @@ impl State {
         for count in self.counts {
             writer.u64(count);
         }
-        writer.len(self.seen.len());
-        for id in &self.seen {
-            writer.u128(id.to_bits());
-        }
-        let parts: [&dyn Digestible; 9] = [
+        let parts: [&dyn Digestible; 10] = [
+            &self.seen,
             &self.tools,
             &self.executions,
             &self.graph,

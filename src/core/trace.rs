@@ -15,7 +15,7 @@ use super::digest::{Digestible, Writer};
 use super::event::{
     Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
 };
-use super::id::{Callee, ExecutionId, OwnHash, RecordId, StepId};
+use super::id::{Callee, ExecutionId, OwnHash, RecordId, SessionId, StepId};
 use super::time::Timestamp;
 
 /// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
@@ -99,6 +99,15 @@ impl OpenExecution {
         self.finished.is_some()
     }
 
+    /// What it is to achieve and where it belongs, once that is known.
+    pub fn intent(&self) -> Option<&str> {
+        self.start().map(|event| event.intent.as_str())
+    }
+
+    pub fn session(&self) -> Option<&SessionId> {
+        self.start().and_then(|event| event.session.as_ref())
+    }
+
     /// The record that started it.
     pub fn started_by(&self) -> Option<RecordId> {
         self.started.as_ref().map(|fact| fact.id)
@@ -153,6 +162,23 @@ impl OpenExecution {
         keep_earlier(&mut self.step_mut(&event.step, &event.tool).finished, fact);
     }
 
+    /// Takes note of a fact about this execution.
+    pub fn note(&mut self, fact: &Arc<NewRecord>) {
+        match &fact.event {
+            Event::ExecutionStarted(_) => keep_earlier(&mut self.started, fact),
+            Event::StepStarted(event) => self.step_started(stamp(fact), event),
+            Event::StepFinished(event) => self.step_finished(fact, event),
+            Event::ExecutionFinished(_) => keep_earlier(&mut self.finished, fact),
+            other => debug_assert!(false, "{} says nothing about an open execution", other.kind()),
+        }
+    }
+
+    /// What was called and has returned, in the order the trace will have.
+    pub fn calls(&self) -> Vec<Callee> {
+        let finished = self.order().into_iter().filter(|(at, _)| self.steps[*at].has_finished());
+        finished.map(|(at, _)| self.steps[at].tool().clone()).collect()
+    }
+
     fn start(&self) -> Option<&ExecutionStarted> {
         self.started.as_ref().map(|fact| match &fact.event {
             Event::ExecutionStarted(event) => event,
@@ -189,11 +215,18 @@ impl OpenExecution {
         }
     }
 
-    /// Kahn's algorithm, the earliest ready step first. A dependency on a step placed later (only possible in a log that was not
-    /// written by pml) is dropped rather than trusted.
     fn ordered_steps(&self) -> Vec<TraceStep> {
+        let step = |(at, needs): (usize, Vec<usize>)| {
+            trace_step(&self.steps[at], needs.into_iter().map(|on| self.steps[on].id.clone()).collect())
+        };
+        self.order().into_iter().map(step).collect()
+    }
+
+    /// Positions of the steps with those they depend on. Kahn's algorithm, the earliest ready step first. A dependency on a step
+    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted.
+    fn order(&self) -> Vec<(usize, Vec<usize>)> {
         let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
-        let needs: Vec<Vec<usize>> =
+        let mut needs: Vec<Vec<usize>> =
             self.steps.iter().map(|step| step.depends_on().iter().filter_map(position).collect()).collect();
         let mut waiting: BTreeSet<(Timestamp, usize)> =
             self.steps.iter().enumerate().map(|(at, step)| (step.time(), at)).collect();
@@ -204,8 +237,9 @@ impl OpenExecution {
         {
             waiting.remove(&next);
             let at = next.1;
-            let depends_on = needs[at].iter().filter(|&&on| placed[on]).map(|&on| self.steps[on].id.clone()).collect();
-            ordered.push(trace_step(&self.steps[at], depends_on));
+            let mut depends_on = std::mem::take(&mut needs[at]);
+            depends_on.retain(|on| placed[*on]);
+            ordered.push((at, depends_on));
             placed[at] = true;
         }
         ordered
@@ -244,10 +278,10 @@ impl Executions {
     /// Takes note of a fact. `false` if it belongs to an execution that is already closed and changes nothing.
     pub fn apply(&mut self, fact: &Arc<NewRecord>) -> bool {
         match &fact.event {
-            Event::ExecutionStarted(event) => self.update(&event.execution, |open| keep_earlier(&mut open.started, fact)),
-            Event::StepStarted(event) => self.update(&event.execution, |open| open.step_started(stamp(fact), event)),
-            Event::StepFinished(event) => self.update(&event.execution, |open| open.step_finished(fact, event)),
-            Event::ExecutionFinished(event) => self.update(&event.execution, |open| keep_earlier(&mut open.finished, fact)),
+            Event::ExecutionStarted(ExecutionStarted { execution, .. })
+            | Event::StepStarted(StepStarted { execution, .. })
+            | Event::StepFinished(StepFinished { execution, .. })
+            | Event::ExecutionFinished(ExecutionFinished { execution, .. }) => self.update(execution, |open| open.note(fact)),
             Event::TraceCompleted(event) => self.close(&event.execution, fact),
             Event::ToolRegistered(_)
             | Event::ToolRemoved(_)
@@ -255,7 +289,8 @@ impl Executions {
             | Event::FeedbackGiven(_)
             | Event::TemplateLoaded(_)
             | Event::EmbeddingComputed(_)
-            | Event::PredictionServed(_) => true,
+            | Event::PredictionServed(_)
+            | Event::LogForked(_) => true,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::core::graph::Node;
 use crate::core::id::Seq;
 use crate::core::state::State;
 
-/// The weights are fitted anew when the memory has grown by this factor.
+/// The weights are worth fitting anew when the memory has grown by this factor.
 const CALIBRATE_AT_GROWTH: f64 = 1.2;
 
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// The index of `state`, from this one, which was made from an earlier state of the same log.
+    /// The index of `state`, from this one, which was made from an earlier state of the same log. The weights stay.
     #[must_use]
     pub fn update(&self, state: Arc<State>) -> Self {
         let mut next = self.clone();
@@ -39,7 +39,7 @@ impl Index {
         next.recall.update(&state, dim, model_changed);
         next.uses = Arc::new(uses(&state));
         next.state = state;
-        if next.has_outgrown_its_weights() { next.calibrated() } else { next }
+        next
     }
 
     /// The same with weights fitted to all that is remembered.
@@ -49,8 +49,9 @@ impl Index {
         Self { weights, calibrated_with: Some((self.recall.len(), self.model.clone())), ..self }
     }
 
+    /// Whether the memory holds much that the weights do not know.
     #[expect(clippy::cast_precision_loss, reason = "the memory is bounded")]
-    fn has_outgrown_its_weights(&self) -> bool {
+    pub fn has_outgrown_its_weights(&self) -> bool {
         // Not while many vectors are still on their way: what has none looks like a stranger.
         let (have, wanted) = self.state.vectors.coverage();
         let covered = have * 10 >= wanted * 9;
