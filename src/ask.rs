@@ -3,7 +3,9 @@
 //! take milliseconds: ask on a thread that may block.
 
 mod answer;
+mod explain;
 mod foresight;
+pub(crate) mod models;
 mod predict;
 mod request;
 
@@ -17,6 +19,7 @@ use crate::config::Config;
 use crate::core::event::EmbeddingComputed;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::{Node, NodeKind};
+use crate::core::predict::corpus::Corpus;
 use crate::core::rank::discover::{Only, Wanted, discover};
 use crate::core::rank::search::search_tools;
 use crate::core::rank::{Clause, Index, Question};
@@ -25,6 +28,7 @@ use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
+pub use explain::{ExplainAnswer, ExplainRequest};
 pub use foresight::{Foreseen, Foresight};
 pub use predict::{AskedMode, PredictAnswer, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
@@ -69,6 +73,7 @@ impl Asker {
     pub fn of_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
         let embedder = embed::open(&config.embedding)?;
         embed_lacking(&mut state, &*embedder, config.embedding.batch_texts_max)?;
+        state.predictor.corpus = Corpus::rebuilt(&state.tools, &state.memory, &state.vectors);
         let index = Index::default().update(Arc::new(state)).calibrated();
         let vectors = tool_vectors(index.state());
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);

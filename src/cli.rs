@@ -21,6 +21,7 @@ mod doctor;
 mod embed;
 mod emit;
 mod eval;
+mod explain;
 mod fork;
 mod import;
 mod key;
@@ -35,6 +36,7 @@ mod remote;
 mod replay;
 mod scratch;
 mod serve;
+mod snapshot;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -79,6 +81,8 @@ enum Command {
     Discover(discover::Arguments),
     /// What comes next, given an intent and the tools called so far
     Predict(predict::Arguments),
+    /// Why something was predicted, and the records that taught it
+    Explain(explain::Arguments),
     /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
     Related(related::Arguments),
     /// Compare what pml answers with plain baselines, on traces it has not seen
@@ -96,6 +100,9 @@ enum Command {
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
+    /// The state as Parquet files: take, list, check, restore, remove
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Look at refused events and send them again
     #[command(subcommand)]
     Dead(dead::Command),
@@ -150,11 +157,12 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
-        Command::Publish(arguments) => publish::run(arguments, &config, output),
+        Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
+        Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Replay(arguments) => on_actors(replay::run(arguments, config, output)),
@@ -163,6 +171,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Backup(arguments) => on_actors(backup::backup(arguments, config, output)),
         Command::Restore(arguments) => on_actors(backup::restore(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
+        Command::Snapshot(command) => on_actors(snapshot::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
         Command::Embed(arguments) => embed::run(arguments, config, output),
         Command::Key(arguments) => Ok(key::run(arguments, output)),

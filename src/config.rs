@@ -14,9 +14,13 @@ use crate::core::intake::Limits;
 /// The defaults, with every key and its meaning.
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
 
+/// A shorter lease would change hands whenever a server is busy.
+const LEASE_MS_MIN: u64 = 500;
 const ENV_PREFIX: &str = "PML__";
 /// Where other programs on the machine look for ONNX Runtime; used when `embedding.library` is empty.
 const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
+/// Beginnings of the names by which other programs tell regions, endpoints and credentials of object stores.
+const OBJECT_STORE_VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -48,6 +52,7 @@ pub struct Config {
     pub prediction: Prediction,
     pub graph: Graph,
     pub templates: Templates,
+    pub snapshots: Snapshots,
     pub nats: Nats,
 }
 
@@ -198,6 +203,18 @@ pub struct Templates {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Snapshots {
+    pub url: String,
+    pub every_records: u64,
+    pub every_s: u64,
+    pub keep: usize,
+    /// What the environment says about object stores: variables that begin with one of [`OBJECT_STORE_VARIABLES`].
+    #[serde(skip)]
+    pub environment: Vec<(String, Secret)>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Nats {
     pub servers: Vec<Secret>,
     pub user: String,
@@ -213,6 +230,7 @@ pub struct Nats {
     pub append: AppendMode,
     pub duplicate_window_s: u64,
     pub intake_events_max: usize,
+    pub lease_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -250,8 +268,11 @@ impl Config {
         if let Some(path) = file {
             merge(&mut table, read(path)?);
         }
-        let mut library = None;
+        let (mut library, mut object_stores) = (None, Vec::new());
         for (name, value) in environment {
+            if OBJECT_STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
+                object_stores.push((name.clone(), Secret::new(value.clone())));
+            }
             if name == LIBRARY_VARIABLE {
                 library = Some(PathBuf::from(&value));
             }
@@ -265,6 +286,7 @@ impl Config {
         if config.embedding.library.as_os_str().is_empty() {
             config.embedding.library = library.unwrap_or_default();
         }
+        config.snapshots.environment = object_stores;
         config.validate()?;
         Ok(config)
     }
@@ -282,6 +304,14 @@ impl Config {
             Value::Table(table).try_into().map_err(|error: toml::de::Error| invalid("settings", error.to_string().trim()))?;
         config.validate()?;
         Ok(overrides.to_string())
+    }
+
+    /// The same with the log in `directory`, whatever NATS servers are configured.
+    #[must_use]
+    pub fn embedded_in(&self, directory: &Path) -> Self {
+        let mut config = Self { data_dir: directory.to_owned(), ..self.clone() };
+        config.nats.servers.clear();
+        config
     }
 
     /// Another address than the configured one, under the same rules.
@@ -306,6 +336,7 @@ impl Config {
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
             ("embedding.threads", self.embedding.threads),
             ("embedding.batch_texts_max", self.embedding.batch_texts_max),
+            ("snapshots.keep", self.snapshots.keep),
             ("prediction.ranked_max", self.prediction.ranked_max),
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),
@@ -318,6 +349,10 @@ impl Config {
         // A structure's data flow is kept as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {
             return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
+        }
+        if self.nats.lease_ms < LEASE_MS_MIN {
+            let problem = format!("must be at least {LEASE_MS_MIN}: the holder writes several times in it");
+            return Err(ConfigError::Value { key: "nats.lease_ms", problem });
         }
         if self.execution.queue_events_max < self.http.batch_events_max {
             let problem = "must be at least http.batch_events_max, or full batches could never be taken".to_owned();

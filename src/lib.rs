@@ -22,6 +22,7 @@ pub mod embed;
 pub mod history;
 pub mod log;
 pub mod nats;
+pub mod snapshot;
 
 pub mod actors;
 pub mod ask;

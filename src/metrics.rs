@@ -9,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::ask::models::WINDOWS;
 use crate::core::state::State;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -20,6 +21,14 @@ pub(crate) struct ByKind {
 pub(crate) struct ByReason {
     pub(crate) reason: &'static str,
 }
+
+/// Over the latest of so many scored predictions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByWindow {
+    window: u64,
+}
+
+type OfWindow = Family<ByWindow, Gauge<f64, AtomicU64>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByActor {
@@ -38,6 +47,11 @@ pub struct Metrics {
     pub(crate) predictions_served: Counter,
     pub(crate) predictions_dropped: Counter,
     pub(crate) impressions_dropped: Counter,
+    scored: Gauge<u64, AtomicU64>,
+    hit1: OfWindow,
+    hit3: OfWindow,
+    log_loss: OfWindow,
+    calibration_error: OfWindow,
     applied: Gauge<u64, AtomicU64>,
     tools: Gauge<u64, AtomicU64>,
     capabilities: Gauge<u64, AtomicU64>,
@@ -59,6 +73,11 @@ impl Metrics {
             predictions_served: Counter::default(),
             predictions_dropped: Counter::default(),
             impressions_dropped: Counter::default(),
+            scored: Gauge::default(),
+            hit1: OfWindow::default(),
+            hit3: OfWindow::default(),
+            log_loss: OfWindow::default(),
+            calibration_error: OfWindow::default(),
             applied: Gauge::default(),
             tools: Gauge::default(),
             capabilities: Gauge::default(),
@@ -84,6 +103,15 @@ impl Metrics {
             "Predictions pushed that are not in the log",
             metrics.impressions_dropped.clone(),
         );
+        registry.register("predictions_scored", "Predictions settled by what came next", metrics.scored.clone());
+        registry.register("prediction_hit1", "Share whose first outcome came next", metrics.hit1.clone());
+        registry.register("prediction_hit3", "Share with what came next among the first three", metrics.hit3.clone());
+        registry.register("prediction_log_loss", "Mean log-loss of what came next", metrics.log_loss.clone());
+        registry.register(
+            "prediction_calibration_error",
+            "Expected calibration error of the first outcome, 10 bins",
+            metrics.calibration_error.clone(),
+        );
         registry.register("applied_seq", "Last record folded into the view", metrics.applied.clone());
         registry.register("tools", "Tools known, stubs included", metrics.tools.clone());
         registry.register("capabilities", "Capabilities known", metrics.capabilities.clone());
@@ -95,6 +123,7 @@ impl Metrics {
 
     /// The text a scraper reads; gauges are taken from `view`.
     pub fn render(&self, view: &State) -> String {
+        self.render_scores(view);
         self.applied.set(view.applied().0);
         self.tools.set(view.tools.len() as u64);
         self.capabilities.set(view.capabilities.len() as u64);
@@ -104,5 +133,17 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string cannot fail");
         text
+    }
+
+    fn render_scores(&self, view: &State) {
+        let scores = &view.predictor.scores;
+        self.scored.set(scores.total());
+        for last in WINDOWS {
+            let (window, by) = (scores.window(last), ByWindow { window: last as u64 });
+            self.hit1.get_or_create(&by).set(window.hit1);
+            self.hit3.get_or_create(&by).set(window.hit3);
+            self.log_loss.get_or_create(&by).set(window.log_loss);
+            self.calibration_error.get_or_create(&by).set(window.calibration_error);
+        }
     }
 }

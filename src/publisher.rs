@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::actors::execution::{Execution, Incoming, Publish, PublishError, Verdict};
+use crate::actors::turn::Turn;
 use crate::core::event::{NewRecord, cloud};
 use crate::core::intake::{self, Limits};
 use crate::core::time::Timestamp;
@@ -24,11 +25,17 @@ pub enum RedriveError {
 pub struct Publisher {
     address: watch::Receiver<Option<actix::Addr<Execution>>>,
     limits: Arc<Limits>,
+    /// Whether this process is the one that takes events.
+    turn: watch::Receiver<Turn>,
 }
 
 impl Publisher {
-    pub(crate) fn new(address: watch::Receiver<Option<actix::Addr<Execution>>>, limits: Arc<Limits>) -> Self {
-        Self { address, limits }
+    pub(crate) fn new(
+        address: watch::Receiver<Option<actix::Addr<Execution>>>,
+        limits: Arc<Limits>,
+        turn: watch::Receiver<Turn>,
+    ) -> Self {
+        Self { address, limits, turn }
     }
 
     /// Publishes events made in this process. When this returns, each is durably in the log or was refused.
@@ -45,6 +52,9 @@ impl Publisher {
 
     /// Publishes what came through a door named `origin`, checked or refused there.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
+        if !self.turn.borrow().is_held() {
+            return Err(PublishError::Closed);
+        }
         let mut address = self.address.clone();
         let present = address.wait_for(Option::is_some).await.map_err(|_| PublishError::Closed)?.clone();
         let actor = present.expect("waited for an address");
@@ -72,6 +82,11 @@ impl Publisher {
     /// Whether the execution actor is there to take events.
     pub fn is_open(&self) -> bool {
         self.address.borrow().is_some()
+    }
+
+    /// Whether it would take them, or waits for another process.
+    pub fn turn(&self) -> Turn {
+        self.turn.borrow().clone()
     }
 
     pub fn limits(&self) -> &Limits {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
@@ -11,26 +12,33 @@ use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::{self, IndexParts, Indexed};
 use crate::actors::measures::{self, Measured, MeasuresParts};
 use crate::actors::prediction::{self, PredictionParts};
+use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
+use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
 use crate::clock::Clock;
 use crate::config::{Config, Serve};
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
 use crate::core::graph::measures::Measures;
-use crate::core::id::RecordId;
+use crate::core::id::{RecordId, Seq};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
+use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
 use crate::embed::{self, EmbedError, SharedEmbedder};
 use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, RedbOptions, SharedLog};
 use crate::metrics::Metrics;
-use crate::nats::{self, IntakeParts, Nats, NatsError, StreamDeadLetters};
+use crate::nats::{self, IntakeParts, Lease, Nats, NatsError, StreamDeadLetters};
 use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
+use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::templates::{self, TemplateError};
+
+/// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -50,6 +58,8 @@ pub enum StartError {
     Append(#[from] AppendError),
     #[error("the configured embedder cannot be used")]
     Embed(#[from] EmbedError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     #[error("the fold stopped while it was catching up with the log; the messages above say why")]
     Fold,
 }
@@ -65,6 +75,7 @@ pub struct Runtime {
     pub dead: Arc<dyn DeadLetters>,
     pub bus: SharedBus,
     pub subjects: Subjects,
+    pub snapshots: Arc<Keeper>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -74,12 +85,17 @@ pub struct Runtime {
     ended: Vec<oneshot::Receiver<()>>,
 }
 
+/// Takes events from the work queue.
+type Taking = tokio::task::JoinHandle<Result<(), crate::actors::Failure>>;
+
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
 struct OnNats {
     /// With its own stop: it ends before the actors do.
-    intake: Option<(watch::Sender<bool>, tokio::task::JoinHandle<()>)>,
+    intake: Option<(watch::Sender<bool>, Taking)>,
     service: Option<nats::Service>,
+    /// Given back last, when nothing is written any more.
+    lease: Option<Lease>,
 }
 
 /// Where the actors read and write.
@@ -87,6 +103,8 @@ struct Places {
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
     bus: SharedBus,
+    /// When this process takes events.
+    turn: watch::Receiver<Turn>,
 }
 
 impl Runtime {
@@ -108,7 +126,7 @@ impl Runtime {
         log: SharedLog,
         dead: Arc<dyn DeadLetters>,
     ) -> Result<Self, StartError> {
-        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()) };
+        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()), turn: Turn::always() };
         Self::start_actors(config, clock, subjects(config)?, places, Roles::all()).await
     }
 
@@ -117,22 +135,36 @@ impl Runtime {
         let nats = Nats::connect(&config.nats, subjects(config)?).await?;
         nats.provision(config.dead.letters_max).await?;
         let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
+        let mut on_nats = OnNats::default();
+        if roles.contains(Role::Execution) {
+            let holder = format!("{}-{}", std::process::id(), clock.fresh_id());
+            let length = Duration::from_millis(config.nats.lease_ms);
+            on_nats.lease = Some(Lease::seek(&nats, Role::Execution.name(), holder, length).await?);
+        }
+        let turn = on_nats.lease.as_ref().map_or_else(Turn::always, Lease::turn);
         let places = Places {
             log: Arc::new(log),
             dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
             bus: Arc::new(NatsBus::new(nats.clone())),
+            turn: turn.clone(),
         };
         let mut runtime = Self::start_actors(config, clock, nats.subjects().clone(), places, roles).await?;
-        let mut on_nats = OnNats::default();
         if runtime.roles.contains(Role::Execution) {
             let (stop, stopping) = watch::channel(false);
             let parts = IntakeParts {
                 nats: nats.clone(),
                 publisher: runtime.publisher.clone(),
                 clock: runtime.clock.clone(),
-                stop: stopping,
+                stop: stopping.clone(),
             };
-            on_nats.intake = Some((stop, nats.spawn(nats::run_intake(parts))));
+            let taking = in_turn(turn, stopping, move |end| {
+                let parts = IntakeParts { stop: end, ..parts.clone() };
+                async {
+                    nats::run_intake(parts).await;
+                    Ok(())
+                }
+            });
+            on_nats.intake = Some((stop, nats.spawn(taking)));
         }
         if runtime.roles.contains(Role::Query) {
             let service = nats::Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
@@ -146,23 +178,37 @@ impl Runtime {
         config: &Config,
         clock: Clock,
         subjects: Subjects,
-        Places { log, dead, bus }: Places,
+        Places { log, dead, bus, turn }: Places,
         roles: Roles,
     ) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new());
         let limits = Arc::new(Limits::from(&config.limits));
         let (stop, stopping) = watch::channel(false);
-        let (view_sender, views) = Views::channel();
+        let store = Store::configured(config)?;
+        let begin = restored(&store, &log).await;
+        let last_snapshot = begin.applied();
+        let (view_sender, views) = Views::channel(begin);
         let (measures_sender, measures) = Measured::channel();
         let (index_sender, indexed) = Indexed::channel();
         let embedder = embed::open(&config.embedding)?;
         let asker =
             Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
-        let publisher = Publisher::new(publisher_address, Arc::clone(&limits));
+        let publisher = Publisher::new(publisher_address, Arc::clone(&limits), turn.clone());
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
+        let snapshots = Arc::new(Keeper {
+            store,
+            log: Arc::clone(&log),
+            views: views.clone(),
+            bus: Arc::clone(&bus),
+            subjects: subjects.clone(),
+            clock: clock.clone(),
+            config_hash: snapshot::config_hash(config),
+            keep: config.snapshots.keep,
+            turn: tokio::sync::Mutex::default(),
+        });
         let mut runtime = Self {
             publisher,
             views,
@@ -173,6 +219,7 @@ impl Runtime {
             dead,
             bus,
             subjects,
+            snapshots,
             metrics,
             clock,
             roles,
@@ -198,9 +245,10 @@ impl Runtime {
         runtime.views.at_least(tail).await.ok_or(StartError::Fold)?;
         if runtime.roles.contains(Role::GraphSync) {
             runtime.load_templates(&config.templates.path).await?;
+            runtime.start_snapshots(config, last_snapshot, stopping.clone());
         }
         if runtime.roles.contains(Role::Execution) {
-            runtime.start_execution(config, limits, address, stopping.clone());
+            runtime.start_execution(config, limits, address, (turn, stopping.clone()));
         }
         if runtime.roles.contains(Role::Trace) {
             runtime.start_trace(config, stopping.clone());
@@ -220,7 +268,7 @@ impl Runtime {
         config: &Config,
         limits: Arc<Limits>,
         address: execution::Door,
-        stopping: watch::Receiver<bool>,
+        (turn, stopping): (watch::Receiver<Turn>, watch::Receiver<bool>),
     ) {
         let admitting = ExecutionParts {
             log: Arc::clone(&self.log),
@@ -233,7 +281,12 @@ impl Runtime {
             address,
             stop: stopping.clone(),
         };
-        self.supervise("execution", 1, stopping, move || execution::run(admitting.clone()));
+        self.supervise("execution", 1, stopping.clone(), move || {
+            let admitting = admitting.clone();
+            in_turn(turn.clone(), stopping.clone(), move |end| {
+                execution::run(ExecutionParts { stop: end, ..admitting.clone() })
+            })
+        });
     }
 
     fn start_trace(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
@@ -256,6 +309,17 @@ impl Runtime {
             stop: stopping.clone(),
         };
         self.supervise("embedding", 2, stopping, move || embedding::run(embedding.clone()));
+    }
+
+    fn start_snapshots(&mut self, config: &Config, last: Seq, stopping: watch::Receiver<bool>) {
+        let parts = SnapshotsParts {
+            keeper: Arc::clone(&self.snapshots),
+            views: self.views.clone(),
+            settings: config.snapshots.clone(),
+            last,
+            stop: stopping.clone(),
+        };
+        self.supervise("snapshots", 2, stopping, move || snapshots::run(parts.clone()));
     }
 
     fn start_prediction(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
@@ -336,9 +400,16 @@ impl Runtime {
         }
     }
 
-    /// Stops the actors, then lets the log write what it holds and close its file.
+    /// Stops the actors, then lets the log write what it holds and close its file. On NATS within a few seconds, also when the
+    /// servers are gone.
     pub async fn stop(mut self) {
-        let OnNats { intake, service } = self.nats.take().unwrap_or_default();
+        let Some(on_nats) = self.nats.take() else { return self.end(OnNats::default()).await };
+        if tokio::time::timeout(STOP_PATIENCE, self.end(on_nats)).await.is_err() {
+            tracing::warn!("NATS does not answer; stopping without it. What was not acknowledged comes again");
+        }
+    }
+
+    async fn end(&mut self, OnNats { intake, service, lease }: OnNats) {
         if let Some(service) = service {
             service.stop().await;
         }
@@ -359,6 +430,24 @@ impl Runtime {
             if arbiter.join().is_err() {
                 tracing::error!("an actor's thread had panicked");
             }
+        }
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+    }
+}
+
+/// The state to start from: that of the newest snapshot that can be used. Without any, everything is folded.
+async fn restored(store: &Store, log: &SharedLog) -> State {
+    match snapshot::newest_at_or_before(store, log.as_ref(), Seq(u64::MAX)).await {
+        Ok(Some(state)) => {
+            tracing::info!(seq = state.applied().0, "starting from a snapshot");
+            state
+        }
+        Ok(None) => State::default(),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "starting without a snapshot");
+            State::default()
         }
     }
 }

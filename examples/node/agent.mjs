@@ -42,7 +42,8 @@ async function heard(predictions, after) {
 }
 
 const [url, intent, ...tools] = process.argv.slice(2);
-const client = await connect({ servers: url });
+const { host, username, password } = new URL(url);
+const client = await connect({ servers: host, user: username || undefined, pass: password || undefined });
 const stream = jetstream(client);
 const execution = `node-${newId()}`;
 const session = execution;

@@ -22,8 +22,9 @@ use crate::log::SharedLog;
 pub struct Views(watch::Receiver<Arc<State>>);
 
 impl Views {
-    pub(crate) fn channel() -> (watch::Sender<Arc<State>>, Self) {
-        let (sender, receiver) = watch::channel(Arc::default());
+    /// The first view is `begin`, from which the fold goes on.
+    pub(crate) fn channel(begin: State) -> (watch::Sender<Arc<State>>, Self) {
+        let (sender, receiver) = watch::channel(Arc::new(begin));
         (sender, Self(receiver))
     }
 

@@ -78,7 +78,7 @@ pub(crate) async fn run(mut parts: IndexParts) -> Result<(), Failure> {
                 fitted = if fit { parts.clock.now() } else { fitted };
                 parts.index.send_replace(Arc::new(index));
             }
-            () = tokio::time::sleep(QUIET), if !previous.is_calibrated() => {
+            () = tokio::time::sleep(QUIET), if previous.can_be_calibrated() && !previous.is_calibrated() => {
                 let fit = move || Index::clone(&previous).calibrated();
                 let index = tokio::task::spawn_blocking(fit).await.map_err(|_| Failure::Gone)?;
                 fitted = parts.clock.now();

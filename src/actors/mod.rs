@@ -9,6 +9,7 @@
 //! | [`prediction`] | the log, the index | `core::live`, `core::rank` | `prediction.served`, `predict.*` on the bus |
 //! | [`index`] | views | `core::rank` | the index that questions are compared with |
 //! | [`measures`] | views | `core::graph::measures` | measures for readers |
+//! | [`snapshots`] | views | how much is new | snapshots, `notify.snapshot_taken` on the bus |
 //!
 //! Each lives on an arbiter of its own. `follow` feeds an actor from the log, batch by batch, with back-pressure; `supervisor` builds
 //! it anew, from a view and the log, when it is gone. So no actor may hold anything that is not in the log.
@@ -20,8 +21,10 @@ pub(crate) mod graph_sync;
 pub(crate) mod index;
 pub(crate) mod measures;
 pub(crate) mod prediction;
+pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
+pub mod turn;
 
 use actix::Message;
 

@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn trace() -> (watch::Sender<Arc<State>>, Trace) {
-        let (sender, views) = Views::channel();
+        let (sender, views) = Views::channel(State::default());
         let clock = Clock::system();
         let log: SharedLog = Arc::new(MemoryLog::new(clock.clone()));
         let settings = Config::load(None, []).unwrap().trace;

@@ -1,13 +1,13 @@
 //! `predict`: what comes next, asked with or without an intent and with or without calls made so far.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{AskError, Asker, ItemType, limited, request};
 use crate::core::event::Outcome;
 use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
-use crate::core::predict::threshold::{Decision, Mode};
+use crate::core::predict::strategic::{Underway, underway};
+use crate::core::predict::threshold::Mode;
 use crate::core::predict::{Asked, Contribution, Prediction, Ranked, predict};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
@@ -68,13 +68,18 @@ impl Asker {
         let mut prediction = predict(&state, &question, &asked);
         prediction.ranked.retain(|ranked| is_wanted(&ranked.outcome, request.only));
         prediction.ranked.truncate(limit);
-        let unknown = context.iter().filter(|callee| state.find(callee).is_none()).map(ToString::to_string).collect();
-        Ok(PredictAnswer { unknown, ..PredictAnswer::new(&state, &prediction, usize::MAX) })
+        let mut answer = PredictAnswer::new(&state, &prediction, usize::MAX);
+        answer.unknown = context.iter().filter(|callee| state.find(callee).is_none()).map(ToString::to_string).collect();
+        if request.only == ItemType::Capability {
+            let found = underway(&state, &self.measures.current(), &context, limit);
+            answer.underway = Some(found.iter().map(|found| UnderwayDto::new(&state, found)).collect());
+        }
+        Ok(answer)
     }
 }
 
 /// Asking the same of the same state gives the same threshold.
-fn seed(state: &State, request: &PredictRequest) -> RecordId {
+pub(super) fn seed(state: &State, request: &PredictRequest) -> RecordId {
     let based_on = state.applied().to_string();
     let mut parts = vec!["predict", &based_on, &request.intent];
     parts.extend(request.context.iter().map(String::as_str));
@@ -102,6 +107,37 @@ pub struct PredictAnswer {
     /// Calls of the context that pml has never heard of; they say nothing about what follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
+    /// Where only capabilities are asked for: those that the calls so far are part of, the best first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    underway: Option<Vec<UnderwayDto>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct UnderwayDto {
+    item: String,
+    name: String,
+    /// Overlap times (1 + boost).
+    score: f64,
+    /// The share of its calls that were made.
+    overlap: f64,
+    /// For belonging where the calls so far belong.
+    boost: f64,
+    /// What it calls besides.
+    missing: Vec<String>,
+}
+
+impl UnderwayDto {
+    fn new(state: &State, found: &Underway) -> Self {
+        let NodeKind::Capability(position) = found.capability.kind() else { unreachable!("only capabilities are under way") };
+        Self {
+            item: state.callee(found.capability).to_string(),
+            name: state.capabilities.at(position).name.clone(),
+            score: found.score,
+            overlap: found.overlap,
+            boost: found.boost,
+            missing: found.missing.iter().map(|member| state.callee(*member).to_string()).collect(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -111,6 +147,7 @@ struct RankedDto {
     r#type: &'static str,
     p: f64,
     /// What speaks for it and against it, the strongest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<ReasonDto>,
     /// What a capability is called and what it calls.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +157,7 @@ struct RankedDto {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct ReasonDto {
+pub(super) struct ReasonDto {
     signal: &'static str,
     value: f64,
     weight: f64,
@@ -134,34 +171,32 @@ impl PredictAnswer {
         Self {
             ranked: prediction.ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
             threshold: prediction.threshold,
-            decision: decision_name(prediction.decision),
+            decision: prediction.decision.name(),
             model: prediction.model.clone(),
             based_on_seq: prediction.based_on_seq.0,
             unknown: Vec::new(),
+            underway: None,
         }
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::to_value(self).expect("an answer is JSON")
     }
 }
 
-fn decision_name(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Emit => "emit",
-        Decision::Hold => "hold",
+/// A tool, `capability:<id>`, or `done`.
+pub(super) fn item_name(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Call(callee) => callee.to_string(),
+        Outcome::Done => "done".to_owned(),
     }
 }
 
 impl RankedDto {
     fn new(state: &State, ranked: &Ranked, reasons_max: usize) -> Self {
-        let (item, r#type) = match &ranked.outcome {
-            Outcome::Call(callee @ Callee::Tool(_)) => (callee.to_string(), "tool"),
-            Outcome::Call(callee @ Callee::Capability(_)) => (callee.to_string(), "capability"),
-            Outcome::Done => ("done".to_owned(), "done"),
+        let r#type = match &ranked.outcome {
+            Outcome::Call(Callee::Tool(_)) => "tool",
+            Outcome::Call(Callee::Capability(_)) => "capability",
+            Outcome::Done => "done",
         };
         let reasons = ranked.contributions().into_iter().take(reasons_max).map(ReasonDto::from).collect();
-        let mut dto = Self { item, r#type, p: ranked.p, reasons, name: None, tools: None };
+        let mut dto = Self { item: item_name(&ranked.outcome), r#type, p: ranked.p, reasons, name: None, tools: None };
         if let Outcome::Call(callee) = &ranked.outcome
             && let Some(NodeKind::Capability(position)) = state.find(callee).map(crate::core::graph::Node::kind)
         {

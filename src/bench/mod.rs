@@ -7,6 +7,7 @@ pub mod ingest;
 pub mod nats;
 pub mod predict;
 pub mod replay;
+pub mod snapshot;
 pub mod stream;
 mod workload;
 
@@ -55,6 +56,12 @@ impl Stopwatch {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// Lets the peak begin anew: what the preparation of a measurement took is not what is measured. Where the system cannot, the peak is
+/// that of the whole run.
+fn forget_peak_memory() {
+    drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 
 /// Peak memory of this process in megabytes, where the system tells.

@@ -19,7 +19,7 @@ use async_nats::jetstream::{self, consumer, stream};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream as streams};
 
-use super::{Case, Stopwatch, ingest, median, peak_memory_mb, replay, workload};
+use super::{Case, Stopwatch, forget_peak_memory, ingest, median, peak_memory_mb, replay, workload};
 use crate::actors::execution::Verdict;
 use crate::bus::{Subjects, Workspace};
 use crate::clock::Clock;
@@ -229,6 +229,7 @@ pub async fn replay(config: &Config, program: &Path, scratch: &Path, events: usi
         Arc::new(JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?);
     let records = replay::write_history(log.as_ref(), events).await?;
     drop(log);
+    forget_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         floors.push(consume_and_count(&nats, records).await?);

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use redb::Database;
 
-use super::{Case, Stopwatch, median, peak_memory_mb, workload};
+use super::{Case, Stopwatch, forget_peak_memory, median, peak_memory_mb, workload};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::event::{Event, NewRecord, stored};
+use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
+use crate::core::state::State;
 use crate::core::trace::Executions;
-use crate::log::{EventLog, RedbLog, scan};
+use crate::embed::{self, Embedder};
+use crate::log::{Appended, EventLog, RedbLog, scan};
 use crate::runtime::{Runtime, open_log};
 
 const APPEND_EVENTS: usize = 8_192;
@@ -22,6 +24,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
     let directory = scratch.join("replay");
     let config = Config { data_dir: directory.clone(), ..config.clone() };
     let records = write_history(&open_log(&config, &directory, Clock::system())?, events).await?;
+    forget_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         floors.push(scan_and_decode(&directory, records)?);
@@ -34,10 +37,12 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
     Ok(cases)
 }
 
-/// A history as it would be after serving: what agents published, and the traces pml made of it.
+/// A history as it would be after serving: what agents published, the traces pml made of it, and the vectors of what it learnt.
 pub(super) async fn write_history(log: &dyn EventLog, events: usize) -> anyhow::Result<usize> {
     let clock = Clock::system();
+    let embedder = embed::builtin();
     let mut open = Executions::default();
+    let mut state = State::default();
     let mut batch = Vec::with_capacity(APPEND_EVENTS);
     let mut written = 0;
     for fact in workload::published(&clock) {
@@ -50,13 +55,35 @@ pub(super) async fn write_history(log: &dyn EventLog, events: usize) -> anyhow::
             batch.push(trace);
         }
         if batch.len() >= APPEND_EVENTS || written + batch.len() >= events {
-            written += log.append(std::mem::take(&mut batch)).await?.len();
+            written += append(log, std::mem::take(&mut batch), &mut state).await?;
+            written += append(log, vectors(&state, embedder.as_ref(), &clock)?, &mut state).await?;
         }
         if written >= events {
             break;
         }
     }
     Ok(written)
+}
+
+async fn append(log: &dyn EventLog, facts: Vec<Arc<NewRecord>>, state: &mut State) -> anyhow::Result<usize> {
+    let appended = log.append(facts.clone()).await?;
+    for (fact, Appended { seq, .. }) in facts.into_iter().zip(&appended) {
+        state.apply(&Record { seq: *seq, recorded_at: fact.time, fact });
+    }
+    Ok(appended.len())
+}
+
+/// What the embedding actor would record now.
+fn vectors(state: &State, embedder: &dyn Embedder, clock: &Clock) -> anyhow::Result<Vec<Arc<NewRecord>>> {
+    let model = embedder.model().as_str();
+    let lacking = state.vectors.lacking(model, usize::MAX);
+    let texts: Vec<&str> = lacking.iter().map(|(_, text)| &**text).collect();
+    let computed = lacking.iter().zip(embedder.embed(&texts)?).map(|((hash, _), vector)| {
+        let event = EmbeddingComputed { text_hash: hash.to_string(), model: model.to_owned(), vector };
+        let (id, time, source) = (clock.fresh_id(), clock.now(), "pml/embedding".into());
+        Arc::new(NewRecord { id, time, source, causation: None, event: Event::EmbeddingComputed(event) })
+    });
+    Ok(computed.collect())
 }
 
 fn completed(fact: &NewRecord, open: &Executions, clock: &Clock) -> Option<Arc<NewRecord>> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, ingest, predict, replay, stream};
+use crate::bench::{self, Case, discover, ingest, predict, replay, snapshot, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -23,6 +23,15 @@ pub(super) enum Command {
     Stream(StreamArguments),
     /// Folding a log at start, next to a raw scan that only decodes
     Replay(ReplayArguments),
+    /// Snapshots: writing and reading them, starting from one, and publishing while one is taken
+    Snapshot(SnapshotArguments),
+}
+
+#[derive(Args)]
+pub(super) struct SnapshotArguments {
+    /// How many events
+    #[arg(long, default_value_t = 1_000_000)]
+    events: usize,
 }
 
 #[derive(Args)]
@@ -79,6 +88,7 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
         Command::Replay(ReplayArguments { events, nats }) if nats.nats => {
             ("replay", bench::nats::replay(&config, &nats.nats_server, path, events).await?)
         }
+        Command::Snapshot(arguments) => ("snapshot", snapshot::run(&config, path, arguments.events).await?),
         Command::Replay(arguments) => ("replay", replay::run(&config, path, arguments.events).await?),
     };
     output.json(&json!({"bench": name, "cases": cases}));

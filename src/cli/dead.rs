@@ -1,18 +1,22 @@
 //! `pml dead`: refused events.
 
-use std::path::Path;
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::output::Output;
 use super::publish::Report;
 use super::remote::Remote;
-use super::source::open_existing;
+use super::source::{connect, open_existing};
 use super::{Outcome, Place};
+use crate::clock::Clock;
 use crate::config::Config;
-use crate::dead::DeadLetters;
+use crate::core::event::{NewRecord, cloud};
+use crate::dead::{DeadLetter, DeadLetters};
 use crate::gateway::DeadLetterDto;
+use crate::nats::{Repeats, StreamDeadLetters};
+
+/// Letters read at once when all are sent again.
+const PAGE_LETTERS: usize = 500;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -42,16 +46,27 @@ pub(super) struct RedriveArguments {
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     match command {
         Command::List(arguments) => list(arguments, &config, output).await,
-        Command::Redrive(arguments) => redrive(&arguments, &config, output),
+        Command::Redrive(arguments) => match &arguments.place.nats {
+            Some(urls) => redrive_on_nats(urls, &arguments.numbers, &config, output).await,
+            None => redrive(&arguments, &config, output),
+        },
     }
 }
 
 async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Outcome {
-    let letters: Vec<Value> = if let Some(directory) = &arguments.place.data {
-        from_directory(directory, arguments.limit, config).await?
-    } else {
-        let answer = Remote::new(&arguments.place, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
-        answer["dead"].as_array().cloned().unwrap_or_default()
+    let shown = |letters: Vec<DeadLetter>| letters.into_iter().map(|letter| json!(DeadLetterDto::from(letter))).collect();
+    let letters: Vec<Value> = match (&arguments.place.data, &arguments.place.nats) {
+        (Some(directory), _) => {
+            shown(open_existing(directory, config)?.list(0, arguments.limit).await.map_err(anyhow::Error::from)?)
+        }
+        (None, Some(urls)) => {
+            let dead = StreamDeadLetters::new(connect(urls, config).await?, Clock::system());
+            shown(dead.list(0, arguments.limit).await.map_err(anyhow::Error::from)?)
+        }
+        (None, None) => {
+            let answer = Remote::new(&arguments.place, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
+            answer["dead"].as_array().cloned().unwrap_or_default()
+        }
     };
     output.json(&json!({"dead": letters}));
     if letters.is_empty() {
@@ -63,11 +78,6 @@ async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Out
         |letter: &Value| ["number", "at", "origin", "message", "event"].map(|name| shorten(&text(&letter[name]))).to_vec();
     output.table(&["number", "at", "from", "why", "event"], letters.iter().map(row));
     Ok(0)
-}
-
-async fn from_directory(directory: &Path, limit: usize, config: &Config) -> anyhow::Result<Vec<Value>> {
-    let letters = open_existing(directory, config)?.list(0, limit).await?;
-    Ok(letters.into_iter().map(|letter| json!(DeadLetterDto::from(letter))).collect())
 }
 
 fn shorten(text: &str) -> String {
@@ -89,4 +99,39 @@ fn redrive(arguments: &RedriveArguments, config: &Config, output: &Output) -> Ou
     let mut report = Report::default();
     report.add(status, answer)?;
     Ok(report.print(output))
+}
+
+/// Puts letters on the work queue again. One that no longer reads as an event stays where it is.
+async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &Output) -> Outcome {
+    let nats = connect(urls, config).await?;
+    let dead = StreamDeadLetters::new(nats.clone(), Clock::system());
+    let (mut after, mut sent, mut unreadable) = (0, Vec::new(), Vec::new());
+    loop {
+        let mut page = dead.list(after, PAGE_LETTERS).await.map_err(anyhow::Error::from)?;
+        let Some(last) = page.last() else { break };
+        after = last.number;
+        page.retain(|letter| numbers.is_empty() || numbers.contains(&letter.number));
+        let mut facts: Vec<NewRecord> = Vec::new();
+        let mut gone = Vec::new();
+        for letter in page {
+            match cloud::from_structured(&letter.letter.bytes, Clock::system().now()) {
+                Ok(fact) => {
+                    facts.push(fact);
+                    gone.push(letter.number);
+                }
+                Err(refusal) => unreadable.push(json!({"number": letter.number, "error": refusal.to_string()})),
+            }
+        }
+        nats.enqueue(&facts, Repeats::Taken).await.map_err(anyhow::Error::from)?;
+        // After the queue has them: a letter too many is better than one too few.
+        dead.remove(gone.clone()).await.map_err(anyhow::Error::from)?;
+        sent.extend(gone);
+    }
+    output.json(&json!({"queued": sent, "unreadable": unreadable}));
+    for letter in &unreadable {
+        output.say(format!("{} stays: {}", letter["number"], letter["error"].as_str().unwrap_or_default()));
+    }
+    output
+        .say(format!("{} sent to the work queue again; what is refused once more comes back with the new reason", sent.len()));
+    Ok(if unreadable.is_empty() { 0 } else { 3 })
 }

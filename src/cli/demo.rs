@@ -30,10 +30,10 @@ pub(super) struct Arguments {
     no_serve: bool,
 }
 
-pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let clock = Clock::system();
     let scratch = Scratch::new("demo")?;
-    config.data_dir = scratch.path().to_owned();
+    let mut config = config.embedded_in(scratch.path());
     if let Some(listen) = arguments.listen {
         config.set_listen(listen)?;
     }
@@ -109,7 +109,7 @@ async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, out
     output.say(format!(
         "\npml listens on {url}. In another terminal, ask:\n\n\
          Which tool fits, and why?\n  cargo run --release -- discover \"book a flight and rent a car\" --url {url}\n\n\
-         What exactly happened in one of the runs?\n  curl '{url}/v1/traces/ultratool-1355'\n\n\
+         What comes next?\n  cargo run --release -- predict \"book a flight and rent a car\" --after flight:flight_search --url {url}\n\n\
          What does pml learn from a run of yours? Watch the log, then tell it:\n  curl -N -H 'Accept: text/event-stream' '{url}/v1/events' &\n  \
          curl '{url}/v1/events' -H 'Content-Type: application/x-ndjson' --data-binary @- <<'END'\n{}END\n\n\
          Ctrl-C ends the demo and removes its data.",

@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
     #[command(flatten)]
-    prequential: prequential::Arguments,
+    prequential: prequential::CurveArguments,
     #[command(flatten)]
     choice: Choice,
 }
@@ -94,7 +94,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
 /// The ordinary way: events published to a pml of its own, and what that knows when everything is learnt.
 async fn learn(config: &Config, directory: &Path, train: Vec<TraceLine>, clock: &Clock) -> Result<Arc<Index>, Failure> {
     let scratch = Scratch::new("eval")?;
-    let config = Config { data_dir: scratch.path().to_owned(), ..config.clone() };
+    let config = config.embedded_in(scratch.path());
     let tools = Dataset::load(directory, TRAIN, clock.now())?.tools;
     let runtime = Runtime::start(&config, clock.clone()).await?;
     let tally = publish_all(&runtime.publisher, events_of(Dataset { tools, traces: train }, clock), |_| ()).await?;

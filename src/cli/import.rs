@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::publish::Report;
 use super::remote::Remote;
-use super::source::Source;
+use super::source::{Source, connect};
 use super::{Outcome, Place};
 use crate::actors::execution::{PublishError, Verdict};
 use crate::clock::Clock;
@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
 use crate::core::id::Seq;
 use crate::dataset::{Dataset, Exporter, TRAIN};
+use crate::nats::{Queued, Repeats};
 use crate::publisher::Publisher;
 use crate::runtime::Runtime;
 
@@ -43,16 +44,18 @@ pub(super) struct Tally {
     pub(super) refused: Vec<String>,
 }
 
-pub(super) async fn import(arguments: ImportArguments, mut config: Config, output: &Output) -> Outcome {
+pub(super) async fn import(arguments: ImportArguments, config: Config, output: &Output) -> Outcome {
     let clock = Clock::system();
     let dataset = Dataset::load(&arguments.directory, &arguments.traces, clock.now())?;
     let traces = dataset.traces.len();
     let events = events_of(dataset, &clock);
+    if let Some(urls) = &arguments.place.nats {
+        return enqueue(urls, traces, &events, &config, output).await;
+    }
     let bar = output.progress("importing", events.len() as u64);
     let tally = match &arguments.place.data {
         Some(directory) => {
-            config.data_dir.clone_from(directory);
-            let runtime = Runtime::start(&config, clock).await?;
+            let runtime = Runtime::start(&config.embedded_in(directory), clock).await?;
             let tally = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
             runtime.settled().await;
             runtime.stop().await;
@@ -74,6 +77,24 @@ pub(super) async fn import(arguments: ImportArguments, mut config: Config, outpu
         tally.refused.len()
     ));
     Ok(if tally.refused.is_empty() { 0 } else { 3 })
+}
+
+/// Through the work queue, as an agent on NATS would tell it; what becomes of the events is decided by whoever takes them there.
+async fn enqueue(urls: &str, traces: usize, events: &[NewRecord], config: &Config, output: &Output) -> Outcome {
+    let nats = connect(urls, config).await?;
+    nats.provision(config.dead.letters_max).await.map_err(anyhow::Error::from)?;
+    let bar = output.progress("importing", events.len() as u64);
+    let mut total = Queued::default();
+    for chunk in events.chunks(CHUNK_EVENTS) {
+        total += nats.enqueue(chunk, Repeats::Dropped).await.map_err(anyhow::Error::from)?;
+        bar.inc(chunk.len() as u64);
+    }
+    bar.finish_and_clear();
+    let Queued { queued, duplicate } = total;
+    output.json(&json!({"traces": traces, "queued": queued, "duplicate": duplicate}));
+    output.say(format!("{traces} traces: {queued} events on the work queue, {duplicate} were there already"));
+    output.say("the process with the role 'execution' takes them; `pml dead list` shows what it refuses");
+    Ok(0)
 }
 
 /// Tools first, then every trace as an agent would have told it.

@@ -44,8 +44,8 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
         (Source::Server(remote), None) => remote.ask("/v1/predict", &json!(request))?,
         (source, at) => {
-            let asker =
-                Asker::of_state(source.state(at.unwrap_or(Moment::Now)).await?, &config).map_err(anyhow::Error::from)?;
+            let state = source.state(at.unwrap_or(Moment::Now)).await?;
+            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
             json!(asker.predict(request).map_err(anyhow::Error::from)?)
         }
     };
@@ -89,28 +89,43 @@ fn row(rank: usize, item: &Value) -> Vec<String> {
     vec![rank.to_string(), what, share, why(item)]
 }
 
-/// The strongest signals in words: how often it followed, and what the others add to the score.
+/// How often it followed and how many past intents like this one used it, then the strongest of the other signals and what they add.
 fn why(item: &Value) -> String {
-    let reasons = item["reasons"].as_array().into_iter().flatten();
+    let reasons: Vec<&Value> = item["reasons"].as_array().into_iter().flatten().collect();
     let number = |reason: &Value, key: &str| reason[key].as_f64().unwrap_or(0.0);
-    let in_words = |reason: &Value| match text(reason, "signal") {
-        // A logarithm of a share, which people read better as the share.
-        "transition" => Some(format!("follows {:.0}% of the time", number(reason, "value").exp() * 100.0)),
+    // These are logarithms of shares, which people read better as shares.
+    let share = |signal: &str, words: &str| {
+        let reason = reasons.iter().find(|reason| reason["signal"] == signal)?;
+        Some(format!("{words} {:.0}%", number(reason, "value").exp() * 100.0))
+    };
+    let shares = [share("transition", "follows"), share("memory", "like past intents")];
+    let others = reasons.iter().filter_map(|reason| match text(reason, "signal") {
+        "transition" | "memory" | "done" => None,
         _ if number(reason, "adds").abs() < 0.05 => None,
         name => Some(format!("{} {:+.1}", in_words(name), number(reason, "adds"))),
-    };
-    reasons.filter_map(in_words).take(4).collect::<Vec<_>>().join(", ")
+    });
+    shares.into_iter().flatten().chain(others.take(3)).collect::<Vec<_>>().join(", ")
 }
 
 /// Signals that have no better word keep their name.
 pub(super) fn in_words(signal: &str) -> &str {
     match signal {
-        "transition_two" => "after the last two",
-        "memory_next" => "like past intents",
+        "transition" => "follows the last call",
+        "transition_two" => "follows the last two",
+        "popularity" => "much used",
+        "memory_next" => "what similar intents did next",
+        "memory_nearest" => "what the most similar did next",
+        "memory" => "used for similar intents",
         "intent" => "meaning",
         "clause" => "meaning of a part",
+        "uncovered" => "a part not served yet",
+        "clause_next" => "the next part",
+        "clause_back" => "an earlier part",
         "used" => "called already",
+        "position" => "length so far",
+        "left" => "what similar intents still did",
         "reliability" => "works",
+        "strategic" => "part of a procedure under way",
         other => other,
     }
 }

@@ -25,7 +25,7 @@ const PARQUET: &str = "curves.parquet";
 const PICTURE: &str = "curves.svg";
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct CurveArguments {
     /// Instead: ask about every trace before it is learnt. DIRECTORY may also be a data directory, or events from `pml log export`
     #[arg(long, conflicts_with_all = ["train", "test", "folds"])]
     pub(super) prequential: bool,
@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     window: u32,
 }
 
-pub(super) async fn run(arguments: Arguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
+pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
     let embedder = embed::open(&config.embedding)?;
     let mut asking = Prequential::new(&*embedder, config.embedding.batch_texts_max);
     if directory.join(TOOLS).exists() {

@@ -1,4 +1,4 @@
-//! `pml publish`: events from a file, standard input or flags to a running server.
+//! `pml publish`: events from a file, standard input or flags to a running server, or to the work queue on NATS.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 use super::remote::Remote;
+use super::source::connect;
 use super::{Outcome, Place};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::event::{Kind, cloud};
+use crate::core::event::{Kind, NewRecord, cloud};
+use crate::nats::{Queued, Repeats};
 
 /// Events per request when a file holds more.
 const CHUNK_EVENTS: usize = 500;
@@ -45,15 +47,19 @@ fn publishable_kind(text: &str) -> Result<Kind, String> {
     }
 }
 
-pub(super) fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     if arguments.place.data.is_some() {
         return Err(anyhow::anyhow!("events are published to a running server; start one with `pml serve --data DIR`").into());
     }
-    let remote = Remote::new(&arguments.place, config);
     let (content_type, bodies) = match (&arguments.kind, &arguments.body) {
         (Some(kind), Some(data)) => (cloud::STRUCTURED, vec![one_event(*kind, data, &arguments.source)?]),
         _ => from_file(arguments.file.as_deref())?,
     };
+    if let Some(urls) = &arguments.place.nats {
+        let facts = bodies.iter().map(|body| facts(content_type, body)).collect::<anyhow::Result<Vec<_>>>()?.concat();
+        return enqueue(urls, &facts, &config, output).await;
+    }
+    let remote = Remote::new(&arguments.place, &config);
     let mut total = Report::default();
     for body in bodies {
         let (status, answer) = remote.post("/v1/events", content_type, &body)?;
@@ -91,6 +97,28 @@ fn from_file(file: Option<&Path>) -> anyhow::Result<(&'static str, Vec<Vec<u8>>)
     // Whatever this is, line by line: the server says which line is wrong and why.
     let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
     Ok(("application/x-ndjson", lines.chunks(CHUNK_EVENTS).map(|chunk| chunk.join(&b"\n"[..])).collect()))
+}
+
+/// Onto the work queue, in whose subjects the kind of an event stands: so each must at least read as an event.
+async fn enqueue(urls: &str, facts: &[NewRecord], config: &Config, output: &Output) -> Outcome {
+    let nats = connect(urls, config).await?;
+    nats.provision(config.dead.letters_max).await.map_err(anyhow::Error::from)?;
+    let Queued { queued, duplicate } = nats.enqueue(facts, Repeats::Dropped).await.map_err(anyhow::Error::from)?;
+    output.json(&json!({"queued": queued, "duplicate": duplicate}));
+    output.say(format!("{queued} on the work queue, {duplicate} were there already"));
+    output.say("the process with the role 'execution' takes them; `pml dead list` shows what it refuses");
+    Ok(0)
+}
+
+/// The events of one body, which is what [`from_file`] says it is.
+fn facts(content_type: &str, body: &[u8]) -> anyhow::Result<Vec<NewRecord>> {
+    let texts: Vec<&[u8]> = match content_type {
+        cloud::BATCH => serde_json::from_slice::<Vec<&RawValue>>(body)?.into_iter().map(|raw| raw.get().as_bytes()).collect(),
+        cloud::STRUCTURED => vec![body],
+        _ => body.split(|&byte| byte == b'\n').collect(),
+    };
+    let now = Clock::system();
+    texts.into_iter().map(|text| Ok(cloud::from_structured(text, now.now())?)).collect()
 }
 
 /// The answers to one or more requests, added up.

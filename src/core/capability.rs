@@ -3,6 +3,7 @@
 //! Identity is the digest of the canonical structure (`structure`), so the same procedure from different agents is one capability.
 //! `Capabilities` is the table with the incidence: members, levels, parents.
 
+mod procedures;
 pub mod structure;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -14,8 +15,9 @@ use super::digest::{Digestible, Writer};
 use super::event::{CapabilityDeclared, Json, TraceCompleted};
 use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
-use super::id::{CapabilityId, Seq};
+use super::id::{Callee, CapabilityId, Seq};
 use super::text::described;
+use procedures::Procedures;
 pub use structure::Structure;
 
 /// Distinct intents kept per capability, the latest ones.
@@ -32,6 +34,8 @@ pub enum Status {
 }
 
 impl Status {
+    pub const ALL: [Self; 3] = [Self::Stub, Self::Learned, Self::Approved];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stub => "stub",
@@ -134,6 +138,7 @@ impl Capability {
 pub struct Capabilities {
     positions: OrdMap<CapabilityId, u32>,
     table: Vector<Arc<Capability>>,
+    procedures: Procedures,
 }
 
 impl Capabilities {
@@ -148,11 +153,17 @@ impl Capabilities {
         position
     }
 
+    /// The identity of a run of `calls` with data flow between their positions; `callees` are the same calls by name.
+    pub fn identify(&mut self, calls: &[Node], callees: &[&Callee], flow: &[(usize, usize)]) -> CapabilityId {
+        self.procedures.identity(calls, flow, || Structure::canonical(callees, flow).0)
+    }
+
     /// Eager learning: the first run in which everything succeeded makes a capability; every run of the same structure counts for
     /// or against it. Returns the id if it is new.
     pub fn observe_run(
         &mut self,
-        (id, structure): (CapabilityId, Structure),
+        id: CapabilityId,
+        structure: impl FnOnce() -> Structure,
         calls: &[Node],
         trace: &TraceCompleted,
         seq: Seq,
@@ -164,6 +175,7 @@ impl Capabilities {
         }
         let position = known.unwrap_or_else(|| self.intern(id, seq));
         if known.is_none() {
+            let structure = structure();
             let name = structure.summary();
             self.fill(position, structure, calls);
             let capability = self.at_mut(position);
@@ -246,6 +258,30 @@ impl Capabilities {
 
     pub fn at(&self, position: u32) -> &Capability {
         &self.table[position as usize]
+    }
+
+    /// By position.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &Capability> {
+        self.table.iter().map(Arc::as_ref)
+    }
+
+    /// By position, as [`Self::rows`] gives them; `parents` follow from the members.
+    pub fn from_rows(rows: impl IntoIterator<Item = Capability>) -> Self {
+        let mut rows: Vec<Capability> = rows.into_iter().collect();
+        let mut contained = Vec::new();
+        for (position, capability) in (0..).zip(&rows) {
+            contained.extend(capability.members.iter().map(|member| (member.kind(), Node::capability(position))));
+        }
+        for (member, parent) in contained {
+            if let NodeKind::Capability(child) = member {
+                rows[child as usize].parents.insert(parent);
+            }
+        }
+        Self {
+            positions: rows.iter().map(|capability| capability.id).zip(0_u32..).collect(),
+            table: rows.into_iter().map(Arc::new).collect(),
+            procedures: Procedures::default(),
+        }
     }
 
     /// In the order of the ids.

@@ -329,13 +329,13 @@ impl std::hash::Hash for ExecutionId {
     }
 }
 
-/// Passes the own hash of an [`ExecutionId`] or a [`ToolId`] on, so that maps are laid out alike in every process.
+/// Passes the hash on that a key carries, as [`ExecutionId`] and [`ToolId`] do, so that maps are laid out alike in every process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnHash(u64);
 
 impl std::hash::Hasher for OwnHash {
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only ids that carry a hash are hashed, by write_u64");
+        unreachable!("only keys that carry a hash are hashed, by write_u64");
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -350,6 +350,11 @@ impl std::hash::Hasher for OwnHash {
 impl ExecutionId {
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// [`fnv1a`] of the text.
+    pub(crate) fn text_hash(&self) -> u64 {
+        self.hash
     }
 }
 

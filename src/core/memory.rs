@@ -1,13 +1,15 @@
 //! Intent memory: which intents were seen, and what succeeded when they were. The cheapest large win there is (ALGORITHMS 1).
 
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::shared_ptr::DefaultSharedPtr;
+use imbl::{GenericHashMap, OrdMap};
 
 use super::digest::{Digestible, Writer};
 use super::graph::Node;
 use super::graph::transition::Symbol;
-use super::id::{ExecutionId, Seq};
+use super::id::{ExecutionId, OwnHash, Seq};
 use super::vectors::TextHash;
 
 /// Distinct intents kept; the first seen go first. Part of the fold, hence constant. Every question is compared with all of them.
@@ -63,7 +65,7 @@ pub struct Run<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    numbers: OrdMap<TextHash, u64>,
+    numbers: GenericHashMap<TextHash, u64, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
     /// By number, in the order they were first seen.
     entries: OrdMap<u64, Arc<Remembered>>,
     next: u64,
@@ -107,6 +109,17 @@ impl Memory {
     /// By number: in the order they were first seen.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<Remembered>)> {
         self.entries.iter().map(|(number, entry)| (*number, entry))
+    }
+
+    /// The number that the next new intent gets.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// By number, as [`Self::iter`] gives them.
+    pub fn from_rows(rows: impl IntoIterator<Item = (u64, Remembered)>, next: u64) -> Self {
+        let entries: OrdMap<u64, Arc<Remembered>> = rows.into_iter().map(|(number, row)| (number, Arc::new(row))).collect();
+        Self { numbers: entries.iter().map(|(number, entry)| (entry.hash, *number)).collect(), entries, next }
     }
 
     /// The number of an intent, while it is kept.

@@ -4,6 +4,7 @@
 //! goes on folding. Nothing here looks at a clock, at randomness, or at when a record was recorded.
 
 mod learn;
+mod rows;
 mod served;
 
 use super::capability::{Capabilities, Capability, Status, Structure};
@@ -20,6 +21,7 @@ use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
 use super::vectors::{TextHash, Vectors};
+pub use rows::Counters;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ impl State {
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
             Event::EmbeddingComputed(embedding) => self.embedded(embedding),
-            Event::PredictionServed(served) => self.serve(served, record.fact.causation),
+            Event::PredictionServed(served) => self.serve(served, record.fact.causation, seq),
             Event::FeedbackGiven(feedback) => self.judge(feedback),
             Event::StepFinished(step) if in_time => self.settle_step(step, &record.fact, seq),
             Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),

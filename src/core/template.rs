@@ -30,6 +30,15 @@ impl Templates {
         cycle::find(kept.chain(templates).flat_map(|template| template.edges.iter().map(|(from, to)| (from, to))))
     }
 
+    /// By name.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &TemplateLoaded> {
+        self.loaded.values().map(Arc::as_ref)
+    }
+
+    pub fn from_rows(rows: impl IntoIterator<Item = TemplateLoaded>) -> Self {
+        Self { loaded: rows.into_iter().map(|template| (template.name.clone(), Arc::new(template))).collect() }
+    }
+
     pub fn len(&self) -> usize {
         self.loaded.len()
     }

@@ -116,6 +116,18 @@ impl Tools {
         &self.tools[position as usize]
     }
 
+    /// By position.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &Tool> {
+        self.tools.iter()
+    }
+
+    /// By position, as [`Self::rows`] gives them.
+    pub fn from_rows(rows: impl IntoIterator<Item = Tool>) -> Self {
+        let tools: Vector<Tool> = rows.into_iter().collect();
+        let positions = || tools.iter().map(|tool| tool.id.clone()).zip(0_u32..);
+        Self { positions: positions().collect(), found: positions().collect(), tools }
+    }
+
     /// In the order of the ids.
     pub fn positions(&self) -> impl Iterator<Item = u32> {
         self.positions.values().copied()

@@ -4,12 +4,15 @@
 //! Two owners keep [`Executions`] of their own, each from the log: the execution actor (to admit) and the state (to answer about live
 //! executions, and for the trace actor to close them from a view).
 
+pub mod closed;
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
-use imbl::{GenericHashMap, Vector};
 
 use super::digest::{Digestible, Writer};
 use super::event::{
@@ -17,6 +20,7 @@ use super::event::{
 };
 use super::id::{Callee, ExecutionId, OwnHash, RecordId, SessionId, StepId};
 use super::time::Timestamp;
+use closed::Closed;
 
 /// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
 /// Part of the fold, hence constant.
@@ -26,7 +30,7 @@ pub const TRACES_KEPT: usize = 100_000;
 pub const UNFINISHED: &str = "unfinished";
 
 /// Where a claim came from. Of two claims about the same thing the smaller stamp holds, whichever arrived first.
-type Stamp = (Timestamp, RecordId);
+pub(crate) type Stamp = (Timestamp, RecordId);
 
 fn stamp(fact: &NewRecord) -> Stamp {
     (fact.time, fact.id)
@@ -38,12 +42,14 @@ fn keep_earlier(slot: &mut Option<Arc<NewRecord>>, fact: &Arc<NewRecord>) {
     }
 }
 
+/// What is known so far about one step: started, finished, or both.
 #[derive(Clone, Debug)]
 pub struct OpenStep {
-    id: StepId,
-    tool: Callee,
-    started: Option<Stamp>,
-    finished: Option<Arc<NewRecord>>,
+    pub(crate) id: StepId,
+    /// By whoever announced the step; once it is finished, the report of that counts.
+    pub(crate) tool: Callee,
+    pub(crate) started: Option<Stamp>,
+    pub(crate) finished: Option<Arc<NewRecord>>,
 }
 
 impl OpenStep {
@@ -84,10 +90,10 @@ impl OpenStep {
 /// What is known so far about one execution.
 #[derive(Clone, Debug, Default)]
 pub struct OpenExecution {
-    started: Option<Arc<NewRecord>>,
+    pub(crate) started: Option<Arc<NewRecord>>,
     /// Sorted by step id.
-    steps: Vec<OpenStep>,
-    finished: Option<Arc<NewRecord>>,
+    pub(crate) steps: Vec<OpenStep>,
+    pub(crate) finished: Option<Arc<NewRecord>>,
 }
 
 impl OpenExecution {
@@ -126,15 +132,16 @@ impl OpenExecution {
         self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
     }
 
-    /// How many steps had finished with the record `cause`, and whether this has gone on since. All that are known, if `cause` is
-    /// none of its records.
-    pub fn since(&self, cause: Option<RecordId>) -> (usize, bool) {
-        let finished = || self.steps.iter().filter_map(|step| step.finished.as_ref()).chain(&self.finished);
-        let facts = finished().chain(&self.started);
-        let cause = facts.filter(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)).next();
-        let later = |fact: &&Arc<NewRecord>| cause.is_some_and(|cause| stamp(fact) > cause);
-        let steps = self.steps.iter().filter_map(|step| step.finished.as_ref()).filter(|fact| !later(fact)).count();
-        (steps, self.finished.is_some() || finished().any(|fact| later(&fact)))
+    /// How many steps had finished with the record `cause`, and what ended next: a step, or all of it. Without a `cause` among its
+    /// records: all steps, and `None` if it is over.
+    pub fn since(&self, cause: Option<RecordId>) -> Option<(usize, Option<&Arc<NewRecord>>)> {
+        let steps = || self.steps.iter().filter_map(|step| step.finished.as_ref());
+        let known = || steps().chain(&self.finished).chain(&self.started);
+        let Some(at) = known().find(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)) else {
+            return (!self.has_finished()).then(|| (steps().count(), None));
+        };
+        let next = steps().chain(&self.finished).filter(|fact| stamp(fact) > at).min_by_key(|fact| stamp(fact));
+        Some((steps().filter(|fact| stamp(fact) <= at).count(), next))
     }
 
     /// Whether `fact` is the one that finished the step: not one that came again with another id.
@@ -268,10 +275,7 @@ type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<OwnHash>
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     open: ByExecution<Arc<OpenExecution>>,
-    /// With the fact that closed it, a completed trace.
-    closed: ByExecution<Arc<NewRecord>>,
-    /// The keys of `closed`, oldest first.
-    closed_order: Vector<ExecutionId>,
+    closed: Closed,
 }
 
 impl Executions {
@@ -299,7 +303,7 @@ impl Executions {
             change(Arc::make_mut(open));
             return true;
         }
-        if self.closed.contains_key(execution) {
+        if self.closed.contains(execution) {
             return false;
         }
         let mut open = OpenExecution::default();
@@ -309,24 +313,26 @@ impl Executions {
     }
 
     fn close(&mut self, execution: &ExecutionId, trace: &Arc<NewRecord>) -> bool {
-        if self.open.remove(execution).is_none() && self.closed.contains_key(execution) {
+        if self.open.remove(execution).is_none() && self.closed.contains(execution) {
             return false;
         }
-        self.closed.insert(execution.clone(), Arc::clone(trace));
-        self.closed_order.push_back(execution.clone());
-        if self.closed_order.len() > TRACES_KEPT {
-            let oldest = self.closed_order.pop_front().expect("more than TRACES_KEPT entries");
-            self.closed.remove(&oldest);
-        }
+        self.closed.push(execution, trace);
         true
     }
 
     /// The trace of an execution closed lately.
-    pub fn trace(&self, execution: &ExecutionId) -> Option<&TraceCompleted> {
-        self.closed.get(execution).map(|fact| match &fact.event {
-            Event::TraceCompleted(trace) => trace,
-            other => unreachable!("an execution is closed by trace.completed, not by {}", other.kind()),
-        })
+    pub fn trace(&self, execution: &ExecutionId) -> Option<Cow<'_, TraceCompleted>> {
+        self.closed.get(execution)
+    }
+
+    /// The executions closed last.
+    pub fn closed(&self) -> &Closed {
+        &self.closed
+    }
+
+    /// Executions as a snapshot holds them.
+    pub fn from_rows(open: impl IntoIterator<Item = (ExecutionId, OpenExecution)>, closed: Closed) -> Self {
+        Self { open: open.into_iter().map(|(execution, open)| (execution, Arc::new(open))).collect(), closed }
     }
 
     /// How many traces are kept.
@@ -344,7 +350,7 @@ impl Executions {
     }
 
     pub fn is_closed(&self, execution: &ExecutionId) -> bool {
-        self.closed.contains_key(execution)
+        self.closed.contains(execution)
     }
 
     /// In no particular order.
@@ -382,9 +388,6 @@ impl Digestible for Executions {
                 writer.optional(step.finished.as_ref().map(|fact| stamp(fact)), write_stamp);
             }
         }
-        writer.len(self.closed_order.len());
-        for execution in &self.closed_order {
-            writer.text(execution.as_str());
-        }
+        self.closed.digest(writer);
     }
 }

@@ -13,12 +13,28 @@ use super::digest::{Digestible, Writer};
 use super::event::EmbeddingComputed;
 
 /// The BLAKE3 hash of a text.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextHash([u8; 32]);
+
+impl std::hash::Hash for TextHash {
+    /// Its first bytes are as good a hash as any.
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        let [first, ..] = self.0.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
+        hasher.write_u64(u64::from_le_bytes(*first));
+    }
+}
 
 impl TextHash {
     pub fn of(text: &str) -> Self {
         Self(*blake3::hash(text.as_bytes()).as_bytes())
+    }
+
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// The hash that `hex` spells.
@@ -47,14 +63,16 @@ struct Wanted {
     times: u32,
 }
 
+/// The vectors of one model.
 #[derive(Clone, Debug)]
-struct Table {
-    model: Arc<str>,
-    dim: usize,
-    vectors: OrdMap<TextHash, Arc<[f32]>>,
+pub struct VectorTable {
+    pub model: Arc<str>,
+    /// The length of each vector.
+    pub dim: usize,
+    pub vectors: OrdMap<TextHash, Arc<[f32]>>,
 }
 
-impl Table {
+impl VectorTable {
     fn new(event: &EmbeddingComputed) -> Self {
         Self { model: event.model.as_str().into(), dim: event.vector.len(), vectors: OrdMap::new() }
     }
@@ -65,9 +83,9 @@ pub struct Vectors {
     wanted: OrdMap<TextHash, Wanted>,
     /// Wanted, and the serving model has no vector yet.
     pending: OrdMap<TextHash, Arc<str>>,
-    serving: Option<Table>,
+    serving: Option<VectorTable>,
     /// The next model, until it has all that is wanted.
-    coming: Option<Table>,
+    coming: Option<VectorTable>,
 }
 
 impl Vectors {
@@ -103,7 +121,7 @@ impl Vectors {
         let serves = self.serving.as_ref().is_none_or(|serving| *serving.model == *event.model);
         let slot = if serves { &mut self.serving } else { &mut self.coming };
         if slot.as_ref().is_none_or(|table| *table.model != *event.model) {
-            *slot = Some(Table::new(event));
+            *slot = Some(VectorTable::new(event));
         }
         let table = slot.as_mut().expect("it was just made");
         if table.dim != event.vector.len() {
@@ -143,6 +161,29 @@ impl Vectors {
         let has = |hash: &TextHash| coming.is_some_and(|coming| coming.vectors.contains_key(hash));
         let lacking = self.wanted.iter().filter(|(hash, _)| !has(hash));
         lacking.map(|(hash, wanted)| (*hash, Arc::clone(&wanted.text))).take(limit).collect()
+    }
+
+    /// Every wanted text by hash, and by how many it is wanted.
+    pub fn texts(&self) -> impl ExactSizeIterator<Item = (TextHash, &Arc<str>, u32)> {
+        self.wanted.iter().map(|(hash, wanted)| (*hash, &wanted.text, wanted.times))
+    }
+
+    /// The vectors that serve, and those of the model that is to take over.
+    pub fn tables(&self) -> [Option<&VectorTable>; 2] {
+        [self.serving.as_ref(), self.coming.as_ref()]
+    }
+
+    /// From what [`Self::texts`] and [`Self::tables`] give. What is pending follows: wanted, and not served.
+    pub fn from_rows(
+        texts: impl IntoIterator<Item = (TextHash, Arc<str>, u32)>,
+        [serving, coming]: [Option<VectorTable>; 2],
+    ) -> Self {
+        let wanted: OrdMap<TextHash, Wanted> =
+            texts.into_iter().map(|(hash, text, times)| (hash, Wanted { text, times })).collect();
+        let served = |hash: &TextHash| serving.as_ref().is_some_and(|serving| serving.vectors.contains_key(hash));
+        let pending = wanted.iter().filter(|(hash, _)| !served(hash));
+        let pending = pending.map(|(hash, wanted)| (*hash, Arc::clone(&wanted.text))).collect();
+        Self { wanted, pending, serving, coming }
     }
 
     /// How many texts have a vector that serves, and how many are wanted.

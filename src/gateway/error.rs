@@ -14,6 +14,7 @@ use crate::bus::BusError;
 use crate::config::Scope;
 use crate::log::ReadError;
 use crate::publisher::RedriveError;
+use crate::snapshot::SnapshotError;
 
 /// Seconds after which a client that met back-pressure should try again.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -50,6 +51,8 @@ pub(crate) enum ApiError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Redrive(#[from] RedriveError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
 }
 
 impl From<Refused> for ApiError {
@@ -73,6 +76,7 @@ impl ResponseError for ApiError {
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => StatusCode::CONFLICT,
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
@@ -80,7 +84,7 @@ impl ResponseError for ApiError {
             Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) | Self::Bus(_) | Self::Stopping => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::Read(_) | Self::Ask(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

@@ -13,6 +13,7 @@ mod predictions;
 mod publish;
 mod read;
 mod related;
+mod snapshots;
 mod stream;
 
 use std::net::SocketAddr;
@@ -34,10 +35,12 @@ use crate::metrics::Metrics;
 use crate::publisher::Publisher;
 use crate::role::Role;
 use crate::runtime::Runtime;
+use crate::snapshot::Keeper;
 
 pub use auth::{hash_key, new_key};
 pub(crate) use dto::DeadLetterDto;
 pub(crate) use dto::related::{RelatedDto, node};
+pub(crate) use snapshots::{described as snapshot_dto, listed as snapshot_listed};
 
 /// How long a client may take to send the head of a request; the default of five seconds cuts off honest clients on a busy machine.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,6 +53,7 @@ pub(crate) struct Gateway {
     asker: Asker,
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
+    snapshots: Arc<Keeper>,
     bus: SharedBus,
     subjects: Subjects,
     metrics: Arc<Metrics>,
@@ -68,6 +72,7 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
         asker: runtime.asker.clone(),
         log: Arc::clone(&runtime.log),
         dead: Arc::clone(&runtime.dead),
+        snapshots: Arc::clone(&runtime.snapshots),
         bus: Arc::clone(&runtime.bus),
         subjects: runtime.subjects.clone(),
         metrics: Arc::clone(&runtime.metrics),
@@ -97,12 +102,15 @@ fn routes(app: &mut web::ServiceConfig) {
     app.service(
         web::resource("/v1/events").route(web::post().to(publish::post_events)).route(web::get().to(stream::get_events)),
     )
+    .service(web::resource("/v1/snapshots").route(web::get().to(snapshots::list)).route(web::post().to(snapshots::create)))
     .route("/v1/tools", web::get().to(read::tools))
     .route("/v1/capabilities", web::get().to(read::capabilities))
     .route("/v1/graph", web::get().to(read::graph))
     .route("/v1/related", web::get().to(related::related))
     .route("/v1/discover", web::post().to(ask::discover))
     .route("/v1/predict", web::post().to(ask::predict))
+    .route("/v1/explain", web::post().to(ask::explain))
+    .route("/v1/models", web::get().to(read::models))
     .route("/v1/search_tools", web::post().to(ask::search_tools))
     .route("/v1/search_capabilities", web::post().to(ask::search_capabilities))
     .route("/v1/predictions", web::get().to(predictions::stream))

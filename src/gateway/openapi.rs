@@ -122,6 +122,14 @@ fn paths() -> Value {
             "only": {"enum": ["all", "tool", "capability"], "default": "all"},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
         }), &[])},
+        "/v1/explain": {"post": ask("Why something was predicted, and the records that taught it", &json!({
+            "prediction": {"type": "string", "description": "A prediction that was served; its question is asked again."},
+            "intent": {"type": "string", "default": ""},
+            "context": {"type": "array", "items": {"type": "string"}},
+            "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
+            "item": {"type": "string", "description": "A tool, capability:ID or done; the first outcome if left out."},
+        }), &[])},
+        "/v1/models": {"get": get("The model that predicts: version, weights, and how its predictions fared", &[])},
         "/v1/predictions": {"get": get("What comes next after each step of live executions, as server-sent events (event: prediction)", &[
             parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
         ])},
@@ -139,6 +147,12 @@ fn paths() -> Value {
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
+        "/v1/snapshots": {
+            "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
+            "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
+                "200": {"description": "Written, or the same one was there"}, "409": failed("There is nothing to take one of, or the place belongs to another log"),
+            }},
+        },
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",

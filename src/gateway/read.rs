@@ -8,6 +8,8 @@ use super::Gateway;
 use super::answers::{self, GraphQuery, Page};
 use super::dto::TraceDto;
 use super::error::ApiError;
+use crate::actors::turn::Turn;
+use crate::ask::models::models as known_models;
 use crate::core::id::ExecutionId;
 
 pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
@@ -27,12 +29,16 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
         path.parse().map_err(|problem| ApiError::BadRequest { field: "execution", problem: format!("{problem}") })?;
     let view = gateway.views.current();
     if let Some(trace) = view.executions.trace(&execution) {
-        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, trace)));
+        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, &trace)));
     }
     match view.executions.get(&execution) {
         Some(open) => Ok(HttpResponse::Ok().json(TraceDto::open(&execution, open))),
         None => Err(ApiError::NotFound(format!("no execution '{execution}' is open or among the latest traces"))),
     }
+}
+
+pub(super) async fn models(gateway: Data<Gateway>) -> HttpResponse {
+    HttpResponse::Ok().json(known_models(&gateway.views.current()))
 }
 
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
@@ -49,8 +55,11 @@ pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
     let (applied, tail) = (gateway.views.current().applied(), *gateway.log.tail().borrow());
     let accepting = gateway.publisher.is_open() || !gateway.takes_events;
     // A busy fold is always a little behind; one that stands still is the trouble, and shows as a growing distance.
-    let body =
+    let mut body =
         json!({"ready": accepting, "applied_seq": applied.0, "tail_seq": tail.0, "behind": tail.0 - applied.0.min(tail.0)});
+    if let Turn::Waiting(holder) = gateway.publisher.turn() {
+        body["waiting"] = json!({"for": "execution", "held_by": holder});
+    }
     if accepting { HttpResponse::Ok().json(body) } else { HttpResponse::ServiceUnavailable().json(body) }
 }
 

@@ -26,6 +26,8 @@ pub enum NatsError {
     },
     #[error("the stream {stream} exists with other settings: {}", list(differences))]
     Different { stream: String, differences: Vec<Difference> },
+    #[error("the work queue did not take the events; sending them again is safe")]
+    Queue(#[source] Source),
     #[error("cannot start the threads of the NATS client")]
     Threads(#[source] std::io::Error),
 }

@@ -1,5 +1,5 @@
 //! The connection to NATS and what pml keeps there: streams (`streams`), the door for agents (`intake`), refused events (`dead`), and
-//! answers to questions (`service`). The log is in `log::jetstream`, the bus in `bus::nats`.
+//! answers to questions (`service`), and which process does what only one may do (`lease`). The log is in `log::jetstream`, the bus in `bus::nats`.
 //!
 //! The client lives on threads of its own. An actix arbiter is one thread: a client that lived there would stand still whenever
 //! that arbiter is busy, and die with it.
@@ -8,6 +8,8 @@ mod connect;
 mod dead;
 mod error;
 mod intake;
+mod lease;
+mod queue;
 mod service;
 mod streams;
 
@@ -22,6 +24,8 @@ use crate::config;
 pub use dead::StreamDeadLetters;
 pub use error::NatsError;
 pub(crate) use intake::{IntakeParts, run as run_intake};
+pub use lease::Lease;
+pub use queue::{Queued, Repeats};
 pub(crate) use service::Service;
 pub use streams::{Difference, StreamKind};
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Nats;
 use crate::actors::graph_sync::Views;
+use crate::ask::models::models;
 use crate::ask::{AskError, Asker};
 use crate::gateway::answers::{self, Refused, question};
 
@@ -25,9 +26,11 @@ struct Known {
 type Answer = fn(&Known, &Value) -> Result<Value, Refused>;
 
 /// What can be asked.
-const QUESTIONS: [(&str, Answer); 8] = [
+const QUESTIONS: [(&str, Answer); 10] = [
     ("discover", |known, asked| Ok(json!(known.asker.discover(question(asked)?)?))),
     ("predict", |known, asked| Ok(json!(known.asker.predict(question(asked)?)?))),
+    ("explain", |known, asked| Ok(json!(known.asker.explain(question(asked)?)?))),
+    ("models", |known, _| Ok(json!(models(&known.views.current())))),
     ("search_tools", |known, asked| Ok(json!(known.asker.search_tools(question(asked)?)?))),
     ("search_capabilities", |known, asked| Ok(json!(known.asker.search_capabilities(question(asked)?)?))),
     ("tools", |known, asked| answers::tools(&known.views.current(), &question(asked)?)),

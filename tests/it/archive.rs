@@ -58,11 +58,15 @@ impl Past {
 
     /// Writes the log of a data directory.
     pub(crate) fn write(&self, data: &Path) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let log = redb(data);
-        for records in self.records.chunks(5_000) {
-            runtime.block_on(log.restore(records.to_vec())).unwrap();
-        }
+        // On a thread of its own, because some tests are asynchronous.
+        let write = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let log = redb(data);
+            for records in self.records.chunks(5_000) {
+                runtime.block_on(log.restore(records.to_vec())).unwrap();
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(write).join().unwrap());
     }
 }
 

@@ -23,10 +23,10 @@ const PUBLISHERS: u64 = 3;
 const LIFE_MS_MAX: u64 = 120;
 
 /// Xorshift (Marsaglia 2003), 64 bits.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -165,7 +165,7 @@ fn check_closed_once(records: &[Value]) {
 }
 
 /// The digest of a fold of the directory's log up to `seq`, by a program that was not there when it was written.
-fn clean_digest(directory: &std::path::Path, seq: u64) -> String {
+pub(crate) fn clean_digest(directory: &std::path::Path, seq: u64) -> String {
     let log = redb(directory);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let records = runtime.block_on(log.read(Seq::ZERO, usize::try_from(seq).unwrap())).unwrap();

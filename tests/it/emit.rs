@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 use crate::archive::Past;
 use crate::cli::{run, text};
-use crate::nats_server::{NatsServer, connect, settings};
+use crate::nats_server::{NatsServer, settings, subjects};
 use crate::server::{PATIENCE, pml};
 
-async fn listen(server: &NatsServer, subjects: &str) -> (Nats, Subscriber) {
-    let nats = connect(&settings(&[server.url()])).await;
-    let subscriber = nats.client().subscribe(subjects.to_owned()).await.unwrap();
+async fn listen(server: &NatsServer, pattern: &str) -> (Nats, Subscriber) {
+    let nats = Nats::connect(&settings(&[server.url()]), subjects()).await.unwrap();
+    let subscriber = nats.client().subscribe(pattern.to_owned()).await.unwrap();
     nats.client().flush().await.unwrap();
     (nats, subscriber)
 }

@@ -96,6 +96,12 @@ enum Chapter {
     Declared {
         tools: Vec<Index>,
     },
+    /// A vector for an intent that may be remembered or not, by one of two models.
+    Embedded {
+        execution: Index,
+        new_model: bool,
+        values: (u8, u8),
+    },
     /// A step for an execution that may be open, closed or unknown.
     Stray {
         execution: Index,
@@ -107,11 +113,6 @@ enum Chapter {
         tools: Vec<Index>,
         verdict: Index,
     },
-    /// The vector of a text that somebody may want.
-    Embedded {
-        text: Index,
-        values: (u8, u8),
-    },
 }
 
 fn chapter() -> impl Strategy<Value = Chapter> {
@@ -121,17 +122,18 @@ fn chapter() -> impl Strategy<Value = Chapter> {
         4 => (planned_run(), prop::bool::weighted(0.9)).prop_map(|(run, closed)| Chapter::Run { run, closed }),
         1 => (index(), index(), index()).prop_map(|(name, from, to)| Chapter::Template { name, from, to }),
         1 => vec(index(), 1..4).prop_map(|tools| Chapter::Declared { tools }),
+        3 => (index(), any::<bool>(), any::<(u8, u8)>())
+            .prop_map(|(execution, new_model, values)| Chapter::Embedded { execution, new_model, values }),
         1 => (index(), index()).prop_map(|(execution, tool)| Chapter::Stray { execution, tool }),
         2 => (index(), vec(index(), 1..4), index())
             .prop_map(|(execution, tools, verdict)| Chapter::Predicted { execution, tools, verdict }),
-        2 => (index(), any::<(u8, u8)>()).prop_map(|(text, values)| Chapter::Embedded { text, values }),
     ]
 }
 
 /// Positions are ten apart, so that a test can put copies in between; holes are legal anyway.
 const GAP: u64 = 10;
 
-fn history() -> impl Strategy<Value = Vec<Record>> {
+pub(crate) fn history() -> impl Strategy<Value = Vec<Record>> {
     vec(chapter(), 1..12).prop_map(|chapters| {
         let mut facts: Vec<Arc<NewRecord>> = Vec::new();
         let mut append = |event| facts.push(fact(facts.len() as u64 + 1, event));
@@ -158,6 +160,11 @@ fn history() -> impl Strategy<Value = Vec<Record>> {
                     let chosen: Vec<&str> = chosen.iter().map(|tool| TOOLS[tool.index(TOOLS.len())]).collect();
                     append(given::declared(&execution, &chosen));
                 }
+                Chapter::Embedded { execution, new_model, values: (one, other) } => {
+                    let text = format!("do e{}", execution.index(chapters.len()));
+                    let (model, dim) = if *new_model { ("new", 3) } else { ("old", 2) };
+                    append(given::embedded(model, &text, &[f32::from(*one), f32::from(*other), 1.0][..dim]));
+                }
                 Chapter::Stray { execution, tool } => {
                     let execution = format!("e{}", execution.index(chapters.len()));
                     append(given::step_finished(&execution, "stray", tool_at(tool), &[], true));
@@ -170,10 +177,6 @@ fn history() -> impl Strategy<Value = Vec<Record>> {
                     let verdict = [Verdict::Accepted, Verdict::Ignored, Verdict::Rejected][verdict.index(3)];
                     append(served);
                     append(given::feedback(at as u64 + 1, verdict));
-                }
-                Chapter::Embedded { text, values: (one, other) } => {
-                    let text = format!("do e{}", text.index(chapters.len()));
-                    append(given::embedded("m", &text, &[f32::from(*one), f32::from(*other)]));
                 }
             }
         }
@@ -195,7 +198,7 @@ fn complete(execution: &str, facts: &[Arc<NewRecord>]) -> pml::core::event::Trac
     executions.get(&execution).unwrap().complete(&execution, false)
 }
 
-fn folded(records: &[Record]) -> State {
+pub(crate) fn folded(records: &[Record]) -> State {
     let mut state = State::default();
     for record in records {
         state.apply(record);

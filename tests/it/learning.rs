@@ -1,9 +1,13 @@
 //! What runs teach, as given / when / then on the fold.
 
+use std::sync::Arc;
+
 use pml::core::capability::Status;
-use pml::core::event::Kind;
+use pml::core::event::{Event, ExecutionStarted, Kind};
+use pml::core::graph::Node;
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{Callee, CapabilityId};
+use pml::core::rank::Index;
 use pml::core::state::Notice;
 
 use crate::given::{Call, History, declared, failed, finished, ok, registered, started, step_finished, template};
@@ -231,10 +235,33 @@ fn what_comes_after_the_trace_is_only_counted_as_late() {
         started("e1"),
         step_finished("e1", "mail", "mail:send", &[], true),
         finished("e1", false),
-        pml::core::event::Event::TraceCompleted(trace),
+        pml::core::event::Event::TraceCompleted(trace.into_owned()),
     ];
     for (count, event) in (1..).zip(late) {
         assert_eq!(history.append(event), []);
         assert_eq!((known(&history), history.state.late()), (before.clone(), count));
+    }
+}
+
+#[test]
+fn what_a_failed_run_did_counts_half_in_the_memory_of_an_intent() {
+    let mut history = History::default();
+    let runs = [("e1", "zip:pack", true), ("e2", "mail:send", false)];
+    for (execution, second, success) in runs {
+        let Event::ExecutionStarted(started) = started(execution) else { unreachable!() };
+        history.append(Event::ExecutionStarted(ExecutionStarted { intent: "pack it".to_owned(), ..started }));
+        history.append(step_finished(execution, "s1", "fs:read", &[], true));
+        history.append(step_finished(execution, "s2", second, &["s1"], true));
+        history.append(finished(execution, success));
+        history.close(execution);
+    }
+    let index = Index::default().update(Arc::new(history.state));
+    let share = |tool: &str| {
+        let node = Node::tool(index.state().tools.position(&tool.parse().unwrap()).unwrap());
+        index.recall().shares(0).iter().find(|(used, _)| *used == node).unwrap().1
+    };
+    let shares = ["fs:read", "zip:pack", "mail:send"].map(share);
+    for (share, expected) in shares.into_iter().zip([1.0, 2.0 / 3.0, 1.0 / 3.0]) {
+        assert!((share - expected).abs() < 1e-6, "{shares:?}");
     }
 }

@@ -116,6 +116,25 @@ async fn every_way_to_log_in_works_and_nobody_comes_in_without() {
     assert!(!logs_in(&server, |_| {}).await);
 }
 
+/// The operator, the account and the user were made once by make.py beside them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credentials_file_logs_in_where_an_operator_signs_the_accounts() {
+    let jwt = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/jwt");
+    let (server, home) = guarded(&std::fs::read_to_string(jwt.join("operator.conf")).unwrap());
+    let log_in = |credentials: PathBuf| logs_in(&server, move |nats| nats.credentials = credentials);
+    assert!(log_in(jwt.join("pml.creds")).await);
+    assert!(!logs_in(&server, |_| {}).await);
+    // The same user with the key of another one.
+    let (stranger, seed) = (home.path().join("stranger.creds"), "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY");
+    let own = std::fs::read_to_string(jwt.join("pml.creds")).unwrap();
+    let changed = own.lines().map(|line| if line.starts_with("SU") { seed } else { line }).collect::<Vec<_>>().join("\n");
+    std::fs::write(&stranger, changed).unwrap();
+    assert!(!log_in(stranger).await);
+    let mut settings = settings(&[server.url()]);
+    settings.credentials = jwt.join("pml.creds");
+    connect(&settings).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_is_spoken_both_ways_when_configured() {
     let file = |name: &str| -> PathBuf { Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/tls").join(name) };
@@ -186,7 +205,7 @@ async fn with_the_shipped_permissions_an_agent_publishes_events_and_hears_predic
     assert_eq!(heard.payload.as_ref(), b"next");
 }
 
-/// `docker compose` may be missing; the file is read as YAML then, which finds what a person would get wrong.
+/// `docker compose` may be missing; reading the file as YAML finds what a person would get wrong.
 #[test]
 fn the_compose_file_starts_three_nodes_with_the_shipped_configuration() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -210,11 +229,13 @@ fn the_compose_file_starts_three_nodes_with_the_shipped_configuration() {
         assert!(compose["volumes"].get(name).is_some(), "{name} keeps its data");
     }
     assert_eq!(compose["services"]["pml"]["environment"]["PML__NATS__REPLICAS"], "3");
-    let found =
-        std::process::Command::new("docker").args(["compose", "version"]).output().is_ok_and(|output| output.status.success());
-    if found {
-        let checked =
-            std::process::Command::new("docker").args(["compose", "config", "--quiet"]).current_dir(root).status().unwrap();
-        assert!(checked.success());
+    // The plugin or the program of old, whichever is there.
+    for (program, first) in [("docker", &["compose"][..]), ("docker-compose", &[])] {
+        let run =
+            |arguments: &[&str]| std::process::Command::new(program).args(first).args(arguments).current_dir(root).output();
+        if run(&["version"]).is_ok_and(|output| output.status.success()) {
+            let checked = run(&["config", "--quiet"]).unwrap();
+            assert!(checked.status.success(), "{program}: {}", String::from_utf8_lossy(&checked.stderr));
+        }
     }
 }

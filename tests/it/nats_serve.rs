@@ -201,6 +201,45 @@ async fn a_copy_keeps_the_times_goes_on_where_it_stopped_and_refuses_another_log
 }
 
 #[test]
+fn commands_reach_the_work_queue_and_the_dead_letters_without_a_server_in_between() {
+    let nats = NatsServer::start();
+    let url = nats.url();
+    let home = TempDir::new().unwrap();
+    let tool = json!({"tool_id": "fs:read", "name": "read", "description": "Reads a file"});
+    std::fs::write(home.path().join("tools.jsonl"), tool.to_string()).unwrap();
+    let step = json!({"id": "s1", "tool_id": "fs:read", "depends_on": []});
+    let trace = json!({"trace_id": "t1", "intent": "read a file", "steps": [step], "success": true});
+    std::fs::write(home.path().join("traces_train.jsonl"), trace.to_string()).unwrap();
+    let imported = json_of(pml().args(["import", &home.path().display().to_string(), "--nats", &url]));
+    assert_eq!((&imported["traces"], &imported["duplicate"]), (&json!(1), &json!(0)), "{imported}");
+    let file = home.path().join("events.json");
+    let mut events = whole("e1");
+    events.as_array_mut().unwrap().push(crate::run::step("nowhere", "s1", "fs:read", &[]));
+    std::fs::write(&file, events.to_string()).unwrap();
+    for (queued, duplicate) in [(5, 0), (0, 5)] {
+        let published = json_of(pml().args(["publish", &file.display().to_string(), "--nats", &url]));
+        assert_eq!(published, json!({"queued": queued, "duplicate": duplicate}));
+    }
+
+    let server = Server::serving(&["--nats", &url], &[]);
+    assert_eq!(server.closed_trace("e1")["status"], "completed");
+    let dead = || json_of(pml().args(["dead", "list", "--nats", &url]))["dead"].as_array().unwrap().clone();
+    let letters = eventually("the refused event", || Some(dead()).filter(|dead| dead.len() == 1));
+    assert_eq!(letters[0]["reason"], "unknown_execution", "{letters:?}");
+    let number = letters[0]["number"].as_u64().unwrap();
+    server.accept(&crate::run::started("nowhere"));
+    let redriven = json_of(pml().args(["dead", "redrive", &number.to_string(), "--nats", &url]));
+    assert_eq!(redriven, json!({"queued": [number], "unreadable": []}));
+    eventually("the event to be taken", || {
+        let steps = server.ask("/v1/traces/nowhere")["steps"].as_array().map(Vec::len);
+        (steps == Some(1)).then_some(())
+    });
+    assert!(dead().is_empty());
+    let state = server.ask("/v1/state");
+    assert_eq!(state["events"]["tool.registered"], 1, "{state}");
+}
+
+#[test]
 fn what_was_sent_while_the_server_was_away_is_taken_once_it_is_back() {
     let mut nats = NatsServer::start();
     let server = Server::serving(&["--nats", &nats.url()], &[]);

@@ -66,6 +66,11 @@ fn the_python_and_the_node_example_publish_steps_and_are_told_what_comes_next() 
     assert_eq!(server.ask("/v1/dead")["dead"], json!([]), "nothing they sent was refused");
 }
 
+async fn log_in(address: &str, user: &str, password: &str) -> async_nats::Client {
+    let options = async_nats::ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned());
+    options.connect(address).await.unwrap()
+}
+
 /// An agent's connection: it publishes to the work queue and hears predictions.
 struct Agent {
     stream: jetstream::Context,
@@ -74,7 +79,7 @@ struct Agent {
 
 impl Agent {
     async fn connect(address: &str, session: &str) -> Self {
-        let client = async_nats::connect(address).await.unwrap();
+        let client = log_in(address, "agent", "p2").await;
         let predictions = client.subscribe(format!("pml.default.predict.{session}")).await.unwrap();
         client.flush().await.unwrap();
         Self { stream: jetstream::new(client), predictions }
@@ -158,7 +163,7 @@ async fn a_web_page_of_one_process_hears_what_another_predicts() {
     let prediction: Value = serde_json::from_str(&data).unwrap();
     assert_eq!(prediction["execution"], "e1");
     // The question, asked over NATS.
-    let client = async_nats::connect(nats.url().replace("nats://", "nats://pml:p1@")).await.unwrap();
+    let client = log_in(&nats.url(), "pml", "p1").await;
     let asked = json!({"context": ["fs:read"]}).to_string();
     let answer = tokio::time::timeout(Duration::from_secs(30), client.request("pml.default.q.predict", asked.into())).await;
     let answer: Value = serde_json::from_slice(&answer.unwrap().unwrap().payload).unwrap();

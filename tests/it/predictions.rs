@@ -221,12 +221,161 @@ fn the_command_line_asks_a_server_or_a_directory_what_comes_next() {
     let asked: Value = serde_json::from_str(&run(&["--url", &url, "--json"])).unwrap();
     assert_eq!(asked, expected);
     let table = run(&["--url", &url]);
-    for part in ["fs:write", "(done)", "% of the time", "threshold"] {
+    for part in ["fs:write", "(done)", "follows ", "threshold"] {
         assert!(table.contains(part), "no '{part}' in {table}");
     }
     server.terminate();
     let offline: Value = serde_json::from_str(&run(&["--data", server.data().to_str().unwrap(), "--json"])).unwrap();
     assert_eq!(offline, expected, "the same state gives the same answer");
+}
+
+/// Runs that are told what comes next while they read, then write, and are done, and say so.
+fn live_runs(server: &Server, count: usize) {
+    for number in 0..count {
+        let execution = format!("live{number}");
+        let events = [
+            started_in(&execution, "s"),
+            step(&execution, "s1", "fs:read", &[]),
+            step(&execution, "s2", "fs:write", &["s1"]),
+            finished(&execution),
+        ];
+        for event in &events {
+            server.accept(event);
+            if event["type"] != "pml.execution.finished" {
+                eventually("the impression", || impressions(server).remove(event["id"].as_str().unwrap()));
+            }
+        }
+    }
+}
+
+#[test]
+fn served_predictions_are_scored_and_the_models_say_how_they_fared() {
+    let server = blank();
+    let before = server.ask("/v1/models");
+    let model = &before["models"][0];
+    assert_eq!((&model["scored"], &model["windows"][0]["n"], &model["serving"]), (&json!(0), &json!(0), &json!(true)));
+    assert!(model["weights"]["transition"].as_f64() > Some(0.0), "{before}");
+    taught(&server);
+    live_runs(&server, 4);
+    let models =
+        eventually("the scores", || Some(server.ask("/v1/models")).filter(|models| models["models"][0]["scored"] == 12));
+    let model = &models["models"][0];
+    let window = &model["windows"][0];
+    assert_eq!((&window["last"], &window["n"]), (&json!(100), &json!(12)));
+    let [hit1, hit3, log_loss, error] =
+        ["hit1", "hit3", "log_loss", "calibration_error"].map(|name| window[name].as_f64().unwrap());
+    assert!(hit1 > 0.9 && hit3 >= hit1 && log_loss > 0.0 && log_loss < 1.0 && (0.0..1.0).contains(&error), "{window}");
+    let judged: Vec<&str> =
+        model["thresholds"].as_array().unwrap().iter().map(|judged| judged["item"].as_str().unwrap()).collect();
+    assert_eq!(judged.len(), 3, "{judged:?}");
+    let metrics = server.get("/metrics").text;
+    for line in ["pml_predictions_scored 12", "pml_prediction_hit1{window=\"100\"}", "pml_prediction_calibration_error{window"]
+    {
+        assert!(metrics.contains(line), "no '{line}' in {metrics}");
+    }
+}
+
+#[test]
+fn feedback_moves_the_threshold_of_what_was_predicted() {
+    let server = blank();
+    taught(&server);
+    let posterior = |item: &str| {
+        let models = server.ask("/v1/models");
+        let judged = models["models"][0]["thresholds"].as_array().unwrap().clone();
+        let found = judged.into_iter().find(|judged| judged["item"] == item);
+        found.map_or((1.0, 1.0), |found| (found["alpha"].as_f64().unwrap(), found["beta"].as_f64().unwrap()))
+    };
+    let start = started_in("e1", "s");
+    server.accept(&start);
+    let served = eventually("the impression", || impressions(&server).remove(start["id"].as_str().unwrap()));
+    let prediction = &served["data"]["prediction"];
+    assert_eq!(served["data"]["ranked"][0]["item"], "fs:read");
+    let judge = |verdict: &str| {
+        let before = posterior("fs:read");
+        let answer = server.accept(&event("feedback.given", json!({"prediction": prediction, "verdict": verdict})));
+        let seq = answer.json()["results"][0]["seq"].as_u64();
+        eventually("the feedback to be folded", || (server.ask("/v1/models")["based_on_seq"].as_u64() >= seq).then_some(()));
+        (before, posterior("fs:read"))
+    };
+    let (before, after) = judge("rejected");
+    assert_eq!((before, after), ((1.0, 1.0), (1.0, 2.0)));
+    let (_, after) = judge("accepted");
+    assert_eq!(after, (2.0, 1.99), "what was observed fades");
+    let (before, after) = judge("ignored");
+    assert_eq!(before, after);
+    let thresholds = |verdict: &str, times: usize| {
+        for _ in 0..times {
+            server.accept(&event("feedback.given", json!({"prediction": prediction, "verdict": verdict})));
+        }
+        let seq = server.tail();
+        let samples = (0..20).map(|number| {
+            let question = json!({"intent": format!("copy file number {number}")});
+            predicted(&server, seq, &question)
+        });
+        let first_is_it = samples.filter(|answer| first(answer) == "fs:read");
+        let values: Vec<f64> = first_is_it.map(|answer| answer["threshold"].as_f64().unwrap()).collect();
+        assert!(values.len() > 10, "{values:?}");
+        #[expect(clippy::cast_precision_loss, reason = "twenty")]
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        mean
+    };
+    let (high, low) = (thresholds("rejected", 40), thresholds("accepted", 150));
+    assert!(high > low + 0.05, "rejected {high}, accepted {low}");
+}
+
+#[test]
+fn a_prediction_is_explained_by_its_id_or_by_its_question() {
+    let server = blank();
+    taught(&server);
+    server.accept(&started_in("e1", "s"));
+    let read = step("e1", "s1", "fs:read", &[]);
+    server.accept(&read);
+    let served = eventually("the impression", || impressions(&server).remove(read["id"].as_str().unwrap()));
+    let id = served["data"]["prediction"].as_str().unwrap();
+    let by_id = eventually("the view", || {
+        let answer = server.question("/v1/explain", &json!({"prediction": id}));
+        (answer.status == 200).then(|| answer.json())
+    });
+    assert_eq!((&by_id["item"], &by_id["rank"], &by_id["context"]), (&json!("fs:write"), &json!(1), &json!(["fs:read"])));
+    assert_eq!((&by_id["served"]["p"], &by_id["served"]["execution"]), (&served["data"]["ranked"][0]["p"], &json!("e1")));
+    let sum: f64 = by_id["reasons"].as_array().unwrap().iter().map(|reason| reason["adds"].as_f64().unwrap()).sum();
+    assert!((sum - by_id["score"].as_f64().unwrap()).abs() < 1e-9, "{by_id}");
+    let taught = by_id["taught"].as_array().unwrap();
+    assert!(!taught.is_empty(), "{by_id}");
+    for record in taught {
+        let execution = record["execution"].as_str().unwrap();
+        assert_eq!((&record["intent"], execution.starts_with("lesson")), (&json!("copy a file"), true));
+        let seq = record["seq"].as_u64().unwrap();
+        let line = server.get(&format!("/v1/events?from={seq}")).text.lines().next().unwrap().to_owned();
+        let recorded: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&recorded["type"], &recorded["data"]["execution"]), (&json!("pml.trace.completed"), &json!(execution)));
+    }
+    let question = json!({"intent": "copy a file", "context": ["fs:read"], "item": "done"});
+    let by_question = server.question("/v1/explain", &question).json();
+    assert!(by_question["item"] == "done" && by_question["rank"].as_u64() > Some(1), "{by_question}");
+    let refused = |question: &Value, problem: &str| {
+        let Answer { status, text, .. } = server.question("/v1/explain", question);
+        assert!(status == 400 && text.contains(problem), "{question}: {status} {text}");
+    };
+    refused(&json!({"prediction": "01KG9YS9WQE2PQQ3WT3HP8K8YC"}), "was not served, or is no longer kept");
+    refused(&json!({"prediction": "yesterday"}), "prediction:");
+    refused(&json!({"item": "moon:land"}), "item: is not among the outcomes");
+    let table = pml().args(["explain", "copy a file", "--after", "fs:read", "--url", server.url()]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    for part in ["fs:write after fs:read", "follows the last call", "taught by", "lesson"] {
+        assert!(table.contains(part), "no '{part}' in {table}");
+    }
+}
+
+#[test]
+fn procedures_under_way_are_an_answer_of_their_own() {
+    let server = blank();
+    let seq = taught(&server);
+    let answer = predicted(&server, seq, &json!({"context": ["fs:read"], "only": "capability"}));
+    let underway = answer["underway"].as_array().unwrap();
+    assert_eq!((underway.len(), &underway[0]["missing"], &underway[0]["overlap"]), (1, &json!(["fs:write"]), &json!(0.5)));
+    assert!(answer["ranked"].as_array().unwrap().iter().all(|ranked| ranked["type"] == "capability"), "{answer}");
+    assert_eq!(predicted(&server, seq, &json!({"context": ["fs:read"]})).get("underway"), None);
 }
 
 fn served(record: &Record) -> Option<&PredictionServed> {
@@ -318,7 +467,7 @@ async fn replaying_the_log_gives_the_predictions_that_were_served_bit_for_bit() 
     let records = pml.records().await;
     assert_eq!(recompute(&records), expected);
     let best = records.iter().filter_map(served).filter(|served| served.ranked[0].probability > 0.8).count();
-    assert!(best > expected / 4, "it learnt meanwhile: {best} of {expected}");
+    assert!(best > expected / 8, "it learnt meanwhile: {best} of {expected}");
     pml.stop().await;
 }
 

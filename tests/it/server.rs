@@ -174,6 +174,11 @@ impl Server {
         })
     }
 
+    /// The last position of the log.
+    pub(crate) fn tail(&self) -> u64 {
+        self.get("/readyz").json()["tail_seq"].as_u64().unwrap()
+    }
+
     /// SIGTERM: it may finish what it has begun. Returns its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         let told = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();

@@ -14,7 +14,7 @@ by_duckdb = duckdb.sql(f"""
     SELECT count(*), sum(seq)::BIGINT, max(seq)::BIGINT, {steps}, count(DISTINCT day), sum(steps)::BIGINT, sum(duration_ms)::BIGINT,
            min(epoch_us(recorded_at))
     FROM read_parquet('{pattern}', hive_partitioning = true)
-""").fetchone()
+""").fetchall()[0]
 frame = pl.read_parquet(pattern, hive_partitioning=True)
 by_polars = (
     frame.height,
@@ -28,6 +28,6 @@ by_polars = (
 )
 kinds = dict(duckdb.sql(f"SELECT kind, count(*) FROM '{pattern}' GROUP BY kind").fetchall())
 files = sorted(glob.glob(pattern))
-each = [[duckdb.sql(f"SELECT count(*) FROM '{file}'").fetchone()[0], pl.read_parquet(file).height] for file in files]
+each = [[duckdb.sql(f"SELECT count(*) FROM '{file}'").fetchall()[0][0], pl.read_parquet(file).height] for file in files]
 types = [[name, kind] for name, kind in duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM '{files[0]}')").fetchall()]
 print(json.dumps({"duckdb": by_duckdb, "polars": by_polars, "kinds": kinds, "files": each, "types": types}))

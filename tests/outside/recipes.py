@@ -10,7 +10,7 @@ import duckdb
 
 def rows(language, recipe):
     if language == "sql":
-        return duckdb.sql(f"SELECT count(*) FROM ({recipe.strip().rstrip(';')})").fetchone()[0]
+        return duckdb.sql(f"SELECT count(*) FROM ({recipe.strip().rstrip(';')})").fetchall()[0][0]
     names = {}
     exec(recipe, names)
     return names["answer"].height

@@ -25,6 +25,9 @@ pub enum EdgeKind {
 }
 
 impl EdgeKind {
+    pub const ALL: [Self; 6] =
+        [Self::Dependency, Self::Contains, Self::Provides, Self::Alternative, Self::Sequence, Self::Conditional];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dependency => "dependency",

@@ -104,6 +104,10 @@ impl ToolGraph {
         self.edges.iter()
     }
 
+    pub fn from_edges(edges: impl IntoIterator<Item = (EdgeKey, EdgeCounter)>) -> Self {
+        Self { edges: edges.into_iter().collect() }
+    }
+
     pub fn edge(&self, key: EdgeKey) -> Option<&EdgeCounter> {
         self.edges.get(&key)
     }

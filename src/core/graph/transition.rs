@@ -21,6 +21,10 @@ impl Symbol {
         self.0
     }
 
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     /// The call; `None` for the start and the end.
     pub const fn node(self) -> Option<Node> {
         if self.0 < 2 { None } else { Some(Node::from_bits(self.0 - 2)) }
@@ -68,6 +72,27 @@ impl Transitions {
     pub fn after_two(&self, before: Symbol, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
         let range = (before, last, Symbol(0))..=(before, last, Symbol(u32::MAX));
         self.second.range(range).map(|((_, _, next), count)| (*next, *count))
+    }
+
+    /// Every transition: the step before the last one (order 2 only), the last one, the next one. Order 1 first, in symbol order.
+    pub fn rows(&self) -> impl Iterator<Item = (Option<Symbol>, Symbol, Symbol, Count)> {
+        let first = self.first.iter().map(|(&(last, next), count)| (None, last, next, *count));
+        first.chain(self.second.iter().map(|(&(before, last, next), count)| (Some(before), last, next, *count)))
+    }
+
+    /// From what [`Self::rows`], [`Self::calls`] and [`Self::ends`] give.
+    pub fn from_rows(
+        rows: impl IntoIterator<Item = (Option<Symbol>, Symbol, Symbol, Count)>,
+        (calls, ends): (u64, u64),
+    ) -> Self {
+        let mut transitions = Self { calls, ends, ..Self::default() };
+        for (before, last, next, count) in rows {
+            match before {
+                None => transitions.first.insert((last, next), count),
+                Some(before) => transitions.second.insert((before, last, next), count),
+            };
+        }
+        transitions
     }
 
     /// How many calls there were, whatever went before.

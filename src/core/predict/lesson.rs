@@ -51,6 +51,15 @@ impl Lessons {
     pub fn taken(&self) -> u64 {
         self.taken
     }
+
+    /// Traces so far, lessons due and taken, the number of traces at which the next is due.
+    pub const fn to_numbers(self) -> [u64; 4] {
+        [self.traces, self.due, self.taken, self.next]
+    }
+
+    pub const fn from_numbers([traces, due, taken, next]: [u64; 4]) -> Self {
+        Self { traces, due, taken, next }
+    }
 }
 
 impl Digestible for Lessons {

@@ -49,6 +49,15 @@ impl Logit {
         self.examples
     }
 
+    pub fn curvature(&self) -> &[[f64; LIVE]; LIVE] {
+        &self.curvature
+    }
+
+    /// As a snapshot holds it.
+    pub fn from_rows(weights: [f64; SIGNALS], curvature: [[f64; LIVE]; LIVE], examples: u64) -> Self {
+        Self { weights, curvature: Box::new(curvature), examples }
+    }
+
     /// Names the weights: the same weights, the same name.
     pub fn version(&self) -> String {
         let mut hasher = blake3::Hasher::new();

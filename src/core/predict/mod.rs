@@ -130,7 +130,8 @@ pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Pr
     let all = ranked(state, evidence, &context);
     let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
     let threshold = thresholds.threshold(state, first.symbol(), asked.mode, asked.seed);
-    let decision = if p >= threshold { Decision::Emit } else { Decision::Hold };
+    // Being done is no news where nothing else could be weighed.
+    let decision = if p >= threshold && all.len() > 1 { Decision::Emit } else { Decision::Hold };
     let ranked = all.into_iter().take(asked.k).map(|(candidate, p, values)| {
         let outcome = candidate.outcome(state);
         Ranked { outcome, p, values, weights: *logit.weights() }

@@ -1,7 +1,7 @@
 //! How predictions fared: each served one is scored once, by what its execution did next.
 //!
-//! A prediction is open from when it was served until the next step of its execution ends, or the execution does. One that was
-//! overtaken (the next step was recorded before it) is not scored, nor is one whose execution was abandoned.
+//! A prediction is open from when it was served until the next step of its execution ends, or the execution does; one whose execution
+//! had gone on by then is settled by what overtook it. One whose execution was closed or abandoned is not scored.
 
 use imbl::{OrdMap, Vector};
 
@@ -68,7 +68,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// A prediction was served. `symbol` knows outcomes; `calls` is where its execution stood, `None` if it had gone on already.
+    /// A prediction was served. `symbol` knows outcomes; `calls` is where its execution stood, `None` if that is over.
     pub fn serve(&mut self, event: &PredictionServed, calls: Option<usize>, symbol: impl Fn(&Outcome) -> Option<Symbol>) {
         let first = event.ranked.iter().take(RANKED_KEPT);
         let served = Served {
@@ -144,6 +144,33 @@ impl Scores {
     }
 
     /// How many were scored, ever.
+    /// The predictions kept, the oldest first.
+    pub fn all_served(&self) -> impl ExactSizeIterator<Item = (RecordId, &Served)> {
+        self.order.iter().map(|prediction| (*prediction, &self.served[prediction]))
+    }
+
+    /// The prediction that the next step of each execution will score.
+    pub fn open(&self) -> impl ExactSizeIterator<Item = (&ExecutionId, RecordId)> {
+        self.open.iter().map(|(execution, prediction)| (execution, *prediction))
+    }
+
+    /// The scores kept, the oldest first.
+    pub fn all_scored(&self) -> impl ExactSizeIterator<Item = &Scored> {
+        self.scored.iter()
+    }
+
+    /// From what [`Self::all_served`], [`Self::open`], [`Self::all_scored`] and [`Self::total`] give.
+    pub fn from_rows(
+        served: Vec<(RecordId, Served)>,
+        open: impl IntoIterator<Item = (ExecutionId, RecordId)>,
+        scored: impl IntoIterator<Item = Scored>,
+        total: u64,
+    ) -> Self {
+        let order = served.iter().map(|(prediction, _)| *prediction).collect();
+        let (open, scored) = (open.into_iter().collect(), scored.into_iter().collect());
+        Self { served: served.into_iter().collect(), order, open, scored, total }
+    }
+
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -261,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_overtaken_or_abandoned_is_not_scored() {
+    fn what_came_too_late_or_was_abandoned_is_not_scored() {
         let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
         scores.serve(&served(1, "e1", &[(Some("s:a"), 0.9)]), None, symbol);
         assert!(!scores.is_waiting());

@@ -92,6 +92,11 @@ impl Thresholds {
         self.posteriors.get(&outcome).copied().unwrap_or_default()
     }
 
+    /// From what [`Self::iter`] gives.
+    pub fn from_rows(rows: impl IntoIterator<Item = (Symbol, Posterior)>) -> Self {
+        Self { posteriors: rows.into_iter().collect() }
+    }
+
     /// What the probability of `outcome` must reach.
     pub fn threshold(&self, state: &State, outcome: Symbol, mode: Mode, seed: RecordId) -> f64 {
         let mode = match mode {

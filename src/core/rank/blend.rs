@@ -42,6 +42,12 @@ impl Signal {
 /// What is believed before anything was seen: texts decide about strangers, the memory about what it knows.
 pub const PRIOR: Weights = Weights { fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0], known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0] };
 
+/// The memory decides alone, the sharp and the smooth one alike; the rest only orders what the memory says nothing about.
+pub const MEMORY_FIRST: Weights = {
+    let weights = [0.02, 0.02, 0.02, 0.02, 1.0, 1.0, 0.0];
+    Weights { fresh: weights, known: weights }
+};
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     /// When the memory knows nothing like it.

@@ -1,5 +1,5 @@
 //! BM25 over the texts of the items (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009). A document is replaced in
-//! O(its words); a question costs O(postings of its words).
+//! O(its words), a round of replacements ends in O(documents), and a question costs O(postings of its words).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,8 @@ pub struct Bm25 {
     postings: BTreeMap<String, Vec<(u32, u32)>>,
     /// Words per document; 0 for none.
     lengths: Vec<u32>,
+    /// By document: what its length does to every word of it, as of the last [`Self::settle`].
+    dampings: Vec<f32>,
     length_total: u64,
     documents: u32,
 }
@@ -50,19 +52,25 @@ impl Bm25 {
         self.documents += 1;
     }
 
+    /// After the last of some replacements: the mean length they left.
+    #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
+    pub fn settle(&mut self) {
+        let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
+        let damping = |length: &u32| K1 * (1.0 - B + B * (*length as f32 / mean));
+        self.dampings = self.lengths.iter().map(damping).collect();
+    }
+
     /// Adds the scores of the documents to `scores`, by document.
     #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
     pub fn add_scores(&self, question: &str, scores: &mut [f32]) {
-        let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
         // In the order of the words: float sums depend on it.
         for word in words(question).into_iter().collect::<BTreeSet<_>>() {
             let Some(documents) = self.postings.get(&word).filter(|documents| !documents.is_empty()) else { continue };
             let having = documents.len() as f32;
             let rarity = (1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5)).ln();
             for &(document, times) in documents {
-                let length = self.lengths[document as usize] as f32 / mean;
                 let times = times as f32;
-                scores[document as usize] += rarity * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length));
+                scores[document as usize] += rarity * times * (K1 + 1.0) / (times + self.dampings[document as usize]);
             }
         }
     }
@@ -77,6 +85,7 @@ mod tests {
         for (document, text) in (0..).zip(texts) {
             index.replace(document, None, Some(text));
         }
+        index.settle();
         index
     }
 
@@ -107,11 +116,13 @@ mod tests {
     fn a_replaced_document_leaves_nothing_behind() {
         let mut changed = index(&["cat dog dog", "cat"]);
         changed.replace(0, Some("cat dog dog"), Some("bird"));
+        changed.settle();
         let fresh = index(&["bird", "cat"]);
         for question in ["cat", "dog", "bird"] {
             check(&changed, question, scores(&fresh, question));
         }
         changed.replace(1, Some("cat"), None);
+        changed.settle();
         check(&changed, "cat", [0.0; 3]);
     }
 }

@@ -65,29 +65,66 @@ pub struct Found {
 pub fn discover(index: &Index, question: &Question, wanted: Wanted) -> Found {
     let signals = Signals::of(index, question, None);
     let weights = index.weights().at(f64::from(signals.confidence), signals.speaks());
+    let documents = index.documents();
     let mut found = Found::default();
-    let mut ranked = Vec::new();
-    for slot in 0..signals.len() {
-        let Some(candidate) = Candidate::of(index, &signals, &weights, slot) else { continue };
-        let counter = match candidate.node.kind() {
+    let mut shortlist = Shortlist { index, limit: wanted.limit, kept: Vec::new(), bar: f64::MIN };
+    for (slot, semantic) in signals.blend(&weights).into_iter().enumerate() {
+        // What cannot be used, or does not fit at all.
+        let Some(success_rate) = documents.success_rate(slot).filter(|_| semantic > 0.0) else { continue };
+        let node = documents.node(slot);
+        let counter = match node.kind() {
             NodeKind::Tool(_) if wanted.only != Only::Capabilities => &mut found.tools,
             NodeKind::Capability(_) if wanted.only != Only::Tools => &mut found.capabilities,
             _ => continue,
         };
+        let candidate =
+            Candidate { slot, node, semantic, success_rate, uncapped: semantic * reliability::factor(success_rate) };
         if candidate.score() >= wanted.score_min {
             *counter += 1;
-            ranked.push(candidate);
+            shortlist.offer(candidate);
         }
     }
-    let better = |a: &Candidate, b: &Candidate| a.compare(b, index);
-    if ranked.len() > wanted.limit && wanted.limit > 0 {
-        ranked.select_nth_unstable_by(wanted.limit - 1, better);
-        ranked.truncate(wanted.limit);
-    }
-    ranked.sort_by(better);
-    ranked.truncate(wanted.limit);
-    found.hits = ranked.into_iter().map(|candidate| candidate.into_hit(index, &signals, &weights)).collect();
+    found.hits = shortlist.best().into_iter().map(|candidate| candidate.into_hit(index, &signals, &weights)).collect();
     found
+}
+
+/// The best candidates so far, and some that may turn out not to be.
+struct Shortlist<'a> {
+    index: &'a Index,
+    limit: usize,
+    kept: Vec<Candidate>,
+    /// Whoever is below is not among the best.
+    bar: f64,
+}
+
+impl Shortlist<'_> {
+    /// Candidates kept beyond twice the limit, so that a small limit does not mean sorting all the time.
+    const SLACK: usize = 64;
+
+    fn offer(&mut self, candidate: Candidate) {
+        if candidate.uncapped < self.bar {
+            return;
+        }
+        self.kept.push(candidate);
+        if self.kept.len() >= self.limit.saturating_mul(2).saturating_add(Self::SLACK) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.kept.len() > self.limit && self.limit > 0 {
+            self.kept.select_nth_unstable_by(self.limit - 1, |a, b| a.compare(b, self.index));
+            self.bar = self.kept[self.limit - 1].uncapped;
+        }
+        self.kept.truncate(self.limit);
+    }
+
+    /// The best first.
+    fn best(mut self) -> Vec<Candidate> {
+        self.cut();
+        self.kept.sort_by(|a, b| a.compare(b, self.index));
+        self.kept
+    }
 }
 
 struct Candidate {
@@ -95,27 +132,17 @@ struct Candidate {
     node: Node,
     semantic: f64,
     success_rate: f64,
+    /// The score without the cap, so that the cap makes no ties.
+    uncapped: f64,
 }
 
 impl Candidate {
-    /// `None` for what cannot be used or does not fit at all.
-    fn of(index: &Index, signals: &Signals, weights: &[f64; SIGNALS], slot: usize) -> Option<Self> {
-        let success_rate = index.documents().success_rate(slot)?;
-        let semantic: f64 = contributions(signals, weights, slot).iter().sum();
-        (semantic > 0.0).then(|| Self { slot, node: index.documents().node(slot), semantic, success_rate })
-    }
-
-    /// Not capped, so that the cap makes no ties.
-    fn uncapped(&self) -> f64 {
-        self.semantic * reliability::factor(self.success_rate)
-    }
-
     fn score(&self) -> f64 {
-        self.uncapped().min(SCORE_MAX)
+        self.uncapped.min(SCORE_MAX)
     }
 
     fn compare(&self, other: &Self, index: &Index) -> std::cmp::Ordering {
-        let by_score = other.uncapped().total_cmp(&self.uncapped()).then(other.semantic.total_cmp(&self.semantic));
+        let by_score = other.uncapped.total_cmp(&self.uncapped).then(other.semantic.total_cmp(&self.semantic));
         // Ids are made only for ties.
         by_score.then_with(|| index.state().callee(self.node).cmp(&index.state().callee(other.node)))
     }
@@ -129,8 +156,8 @@ impl Candidate {
             score: self.score(),
             semantic: self.semantic,
             contributions: contributions(signals, weights, self.slot),
-            reliability: self.uncapped() - self.semantic,
-            cap: self.score() - self.uncapped(),
+            reliability: self.uncapped - self.semantic,
+            cap: self.score() - self.uncapped,
             success_rate: self.success_rate,
             like: like.map(|neighbour| recall.entry(neighbour.entry).intent.to_string()),
         }

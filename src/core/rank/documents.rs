@@ -32,6 +32,8 @@ pub struct Documents {
     /// common.
     tool_words: Arc<Bm25>,
     capability_words: Arc<Bm25>,
+    /// Since the words were settled.
+    texts_changed: bool,
     vectors: Rows,
 }
 
@@ -65,6 +67,11 @@ impl Documents {
             let capability = state.capabilities.at(u32::try_from(position).expect("as above"));
             self.set_text(self.capabilities[position], Capability::text(capability));
         }
+        if self.texts_changed {
+            Arc::make_mut(&mut self.tool_words).settle();
+            Arc::make_mut(&mut self.capability_words).settle();
+            self.texts_changed = false;
+        }
         self.fill(state);
         self.success_rates = self.nodes.iter().map(|node| usable_rate(state, *node)).collect();
     }
@@ -83,6 +90,7 @@ impl Documents {
             return;
         }
         let before = known.take();
+        self.texts_changed = true;
         let words = match self.nodes[slot as usize].kind() {
             NodeKind::Tool(_) => &mut self.tool_words,
             NodeKind::Capability(_) => &mut self.capability_words,

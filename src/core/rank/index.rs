@@ -22,9 +22,20 @@ pub struct Index {
     recall: Recall,
     /// Runs in which a node succeeded, over the remembered intents.
     uses: Arc<BTreeMap<Node, u32>>,
+    /// What follows from them, by slot.
+    popularity: Arc<Vec<f32>>,
     weights: Weights,
-    /// How many past intents the weights were fitted to, in which model.
-    calibrated_with: Option<(usize, Option<Arc<str>>)>,
+    /// What the weights were fitted to.
+    fitted_to: Option<Basis>,
+}
+
+/// What a fit rests on. When it changes, the fit is out of date; vectors count as well: a slow embedder delivers them long after the
+/// intents, and weights fitted without them trust words and popularity alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Basis {
+    intents: usize,
+    vectors: usize,
+    model: Option<Arc<str>>,
 }
 
 impl Index {
@@ -38,6 +49,7 @@ impl Index {
         next.documents.update(&state, dim, model_changed);
         next.recall.update(&state, dim, model_changed);
         next.uses = Arc::new(uses(&state));
+        next.popularity = Arc::new(next.popularity_without(&[]));
         next.state = state;
         next
     }
@@ -46,20 +58,18 @@ impl Index {
     #[must_use]
     pub fn calibrated(self) -> Self {
         let weights = calibrate(&self);
-        Self { weights, calibrated_with: Some((self.recall.len(), self.model.clone())), ..self }
+        Self { weights, fitted_to: Some(self.basis()), ..self }
+    }
+
+    fn basis(&self) -> Basis {
+        Basis { intents: self.recall.len(), vectors: self.state.vectors.coverage().0, model: self.model.clone() }
     }
 
     /// Whether the memory holds much that the weights do not know.
     #[expect(clippy::cast_precision_loss, reason = "the memory is bounded")]
     pub fn has_outgrown_its_weights(&self) -> bool {
-        // Not while many vectors are still on their way: what has none looks like a stranger.
-        let (have, wanted) = self.state.vectors.coverage();
-        let covered = have * 10 >= wanted * 9;
-        let fitted_to = match &self.calibrated_with {
-            Some((intents, model)) if *model == self.model => *intents,
-            _ => 0,
-        };
-        covered && self.recall.len() as f64 > fitted_to as f64 * CALIBRATE_AT_GROWTH
+        let fitted_to = self.fitted_to.as_ref().filter(|basis| basis.model == self.model).map_or(0, |basis| basis.intents);
+        self.can_be_calibrated() && self.recall.len() as f64 > fitted_to as f64 * CALIBRATE_AT_GROWTH
     }
 
     /// The state that the answers are about.
@@ -90,13 +100,25 @@ impl Index {
 
     /// Whether the weights are those of the memory as it is.
     pub fn is_calibrated(&self) -> bool {
-        self.recall.is_empty() || self.calibrated_with == Some((self.recall.len(), self.model.clone()))
+        self.recall.is_empty() || self.fitted_to.as_ref() == Some(&self.basis())
+    }
+
+    /// Not while many vectors are still on their way: what has none looks like a stranger.
+    pub fn can_be_calibrated(&self) -> bool {
+        let (have, wanted) = self.state.vectors.coverage();
+        have * 10 >= wanted * 9
     }
 
     /// By slot: how often it succeeded, on a logarithmic scale, the most used one 1. The runs of `except` are not counted.
-    #[expect(clippy::cast_precision_loss, reason = "a logarithm; the last digits do not matter")]
     pub fn popularity(&self, except: Option<usize>) -> Vec<f32> {
-        let less = except.map(|entry| self.recall.entry(entry).used.as_slice()).unwrap_or_default();
+        match except {
+            Some(entry) => self.popularity_without(&self.recall.entry(entry).used),
+            None => self.popularity.to_vec(),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a logarithm; the last digits do not matter")]
+    fn popularity_without(&self, less: &[(Node, u32)]) -> Vec<f32> {
         let mut popularity = vec![0.0_f32; self.documents.len()];
         for (node, times) in self.uses.iter() {
             let own = less.binary_search_by_key(node, |(node, _)| *node).map_or(0, |at| less[at].1);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::documents::Documents;
 use super::rows::Rows;
+use crate::core::graph::{Node, NodeKind};
 use crate::core::memory::Remembered;
 use crate::core::state::State;
 use crate::core::text::clauses;
@@ -25,6 +26,48 @@ pub const WIDE: Reach = Reach { runs: 20, power: 4 };
 /// For one clause, which is less distinct than a whole intent.
 pub const CLAUSE: Reach = Reach { runs: 20, power: 8 };
 
+/// What a run that failed counts for, next to one that succeeded: some of what it did was right, but not all of it.
+const FAILED_RUN: f32 = 0.5;
+
+/// One past intent and how it votes.
+#[derive(Clone, Debug)]
+struct Past {
+    remembered: Arc<Remembered>,
+    /// What one of its runs counts for, between a failed and a succeeded one.
+    trust: f32,
+    /// The share of its runs, so counted, that used a node.
+    shares: Arc<[(Node, f32)]>,
+}
+
+impl Past {
+    /// A run that went well is remembered with its capability, whose members are what it called; so those tell which of the uses
+    /// stood in good runs.
+    #[expect(clippy::cast_precision_loss, reason = "shares; the last digits do not matter")]
+    fn new(remembered: &Arc<Remembered>, state: &State) -> Self {
+        let capabilities = remembered.used.iter().filter_map(|(node, times)| match node.kind() {
+            NodeKind::Capability(position) => Some((state.capabilities.at(position), *times)),
+            NodeKind::Tool(_) => None,
+        });
+        let good: Vec<_> = capabilities.collect();
+        let counted = |good: u32, all: u32| {
+            let good = good.min(all);
+            good as f32 + FAILED_RUN * (all - good) as f32
+        };
+        let runs = counted(good.iter().map(|(_, times)| times).sum(), remembered.runs);
+        let share = |&(node, times): &(Node, u32)| {
+            let well = match node.kind() {
+                NodeKind::Tool(_) => {
+                    good.iter().filter(|(capability, _)| capability.members.contains(&node)).map(|(_, n)| n).sum()
+                }
+                NodeKind::Capability(_) => times,
+            };
+            (node, counted(well, times) / runs)
+        };
+        let shares = remembered.used.iter().map(share).collect();
+        Self { remembered: Arc::clone(remembered), trust: runs / remembered.runs as f32, shares }
+    }
+}
+
 /// Row of an intent that lacks its vector.
 #[derive(Clone, Copy, Debug)]
 struct Lacking {
@@ -36,7 +79,7 @@ struct Lacking {
 pub struct Recall {
     /// Number in the memory of the first entry: when the memory forgets it, everything is made anew.
     first: Option<u64>,
-    entries: Vec<Arc<Remembered>>,
+    entries: Vec<Past>,
     intents: Rows,
     /// The clauses of all intents; an intent of one clause stands for itself.
     clauses: Rows,
@@ -64,18 +107,18 @@ impl Recall {
         for (at, (_, entry)) in state.memory.iter().enumerate() {
             match self.entries.get_mut(at) {
                 Some(known) => {
-                    if !Arc::ptr_eq(known, entry) {
-                        *known = Arc::clone(entry);
+                    if !Arc::ptr_eq(&known.remembered, entry) {
+                        *known = Past::new(entry, state);
                     }
                 }
-                None => self.add(entry),
+                None => self.add(entry, state),
             }
         }
         fill(&mut self.intents, &mut self.intents_lacking, state);
         fill(&mut self.clauses, &mut self.clauses_lacking, state);
     }
 
-    fn add(&mut self, entry: &Arc<Remembered>) {
+    fn add(&mut self, entry: &Arc<Remembered>, state: &State) {
         let owner = u32::try_from(self.entries.len()).expect("the memory is bounded");
         self.intents_lacking.push(Lacking { row: self.intents.len(), hash: entry.hash });
         self.intents.push_empty();
@@ -86,7 +129,7 @@ impl Recall {
             self.clauses.push_empty();
             self.owners.push(owner);
         }
-        self.entries.push(Arc::clone(entry));
+        self.entries.push(Past::new(entry, state));
     }
 
     /// The nearest past intents, nearest first, as far as each of `reaches`; `except` is left out.
@@ -123,13 +166,14 @@ impl Recall {
         let mut neighbours = Vec::with_capacity(rows.len());
         for (similarity, row) in rows {
             let entry = entry_of(row);
-            let runs = self.entries[entry].runs.min(left);
+            let Past { remembered, trust, .. } = &self.entries[entry];
+            let runs = remembered.runs.min(left);
             if runs == 0 {
                 break;
             }
             left -= runs;
             #[expect(clippy::cast_precision_loss, reason = "at most `reach.runs`")]
-            let weight = similarity.powi(reach.power) * runs as f32;
+            let weight = similarity.powi(reach.power) * runs as f32 * trust;
             neighbours.push(Neighbour { entry, similarity, weight });
         }
         let total: f32 = neighbours.iter().map(|neighbour| neighbour.weight).sum();
@@ -146,11 +190,8 @@ impl Recall {
     pub fn votes(&self, neighbours: &[Neighbour], documents: &Documents) -> Vec<f32> {
         let mut votes = vec![0.0; documents.len()];
         for neighbour in neighbours {
-            let entry = &self.entries[neighbour.entry];
-            for (node, times) in &entry.used {
+            for (node, share) in self.shares(neighbour.entry) {
                 if let Some(slot) = documents.slot(*node) {
-                    #[expect(clippy::cast_precision_loss, reason = "a share; the last digits do not matter")]
-                    let share = *times as f32 / entry.runs as f32;
                     votes[slot] += neighbour.weight * share;
                 }
             }
@@ -159,7 +200,12 @@ impl Recall {
     }
 
     pub fn entry(&self, entry: usize) -> &Remembered {
-        &self.entries[entry]
+        &self.entries[entry].remembered
+    }
+
+    /// What was used with an entry, and in which share of its runs; failed ones count less.
+    pub fn shares(&self, entry: usize) -> &[(Node, f32)] {
+        &self.entries[entry].shares
     }
 
     /// The vector of an entry; zeros while it has none.

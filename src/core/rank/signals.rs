@@ -5,10 +5,11 @@ use super::blend::{SIGNALS, Signal};
 use super::index::Index;
 use super::recall::{CLAUSE, NEAR, Neighbour, WIDE};
 
-/// By slot.
+/// By signal, then by slot.
 #[derive(Clone, Debug)]
 pub struct Signals {
-    values: Vec<[f32; SIGNALS]>,
+    columns: [Vec<f32>; SIGNALS],
+    items: usize,
     /// How sure the memory is: the largest share of votes any item got.
     pub confidence: f32,
     /// The past intents that voted, nearest first.
@@ -20,9 +21,11 @@ impl Signals {
     /// from the past is not answered by itself.
     pub fn of(index: &Index, question: &Question, except: Option<usize>) -> Self {
         let documents = index.documents();
-        let mut signals = Self { values: vec![[0.0; SIGNALS]; documents.len()], confidence: 0.0, neighbours: Vec::new() };
-        signals.set(Signal::Words, &documents.words(&question.intent));
-        signals.set(Signal::Popularity, &index.popularity(except));
+        let items = documents.len();
+        let columns = std::array::from_fn(|_| Vec::new());
+        let mut signals = Self { columns, items, confidence: 0.0, neighbours: Vec::new() };
+        signals.set(Signal::Words, documents.words(&question.intent));
+        signals.set(Signal::Popularity, index.popularity(except));
         signals.compare(index, question);
         if !index.recall().is_empty() {
             signals.recall(index, question, except);
@@ -33,13 +36,11 @@ impl Signals {
     /// With the items' texts. An intent of one clause is its own best clause.
     fn compare(&mut self, index: &Index, question: &Question) {
         let vectors: Vec<&[f32]> = question.vector.as_deref().into_iter().chain(question.clause_vectors()).collect();
-        let cosines = index.documents().cosines(&vectors);
-        let (whole, clauses) = cosines.split_at(usize::from(question.vector.is_some()));
-        if let Some(whole) = whole.first() {
-            self.set(Signal::Dense, whole);
-        }
-        let best = if question.clauses.is_empty() { best(whole) } else { best(clauses) };
-        self.set(Signal::Clause, &best);
+        let mut cosines = index.documents().cosines(&vectors).into_iter();
+        let whole = question.vector.as_ref().and_then(|_| cosines.next()).unwrap_or_default();
+        let best = if question.clauses.is_empty() { whole.clone() } else { best(cosines) };
+        self.set(Signal::Dense, whole);
+        self.set(Signal::Clause, best);
     }
 
     /// With past intents and their clauses.
@@ -49,54 +50,63 @@ impl Signals {
             let [near, wide] = recall.near(vector, [NEAR, WIDE], except);
             let votes = recall.votes(&near, documents);
             self.confidence = votes.iter().copied().fold(0.0, f32::max).min(1.0);
-            self.set(Signal::Memory, &votes);
-            self.set(Signal::MemoryWide, &recall.votes(&wide, documents));
+            self.set(Signal::Memory, votes);
+            self.set(Signal::MemoryWide, recall.votes(&wide, documents));
             self.neighbours = near;
         }
         let own: Vec<&[f32]> = question.clause_vectors().collect();
         let vectors = if question.clauses.is_empty() { question.vector.as_deref().into_iter().collect() } else { own };
         let near = recall.near_clauses(&vectors, CLAUSE, except);
-        let votes: Vec<Vec<f32>> = near.iter().map(|near| recall.votes(near, documents)).collect();
-        self.set(Signal::MemoryClause, &best(&votes));
+        self.set(Signal::MemoryClause, best(near.iter().map(|near| recall.votes(near, documents))));
     }
 
-    fn set(&mut self, signal: Signal, by_slot: &[f32]) {
-        for (values, value) in self.values.iter_mut().zip(by_slot) {
-            values[signal as usize] = value.clamp(0.0, 1.0);
+    fn set(&mut self, signal: Signal, mut by_slot: Vec<f32>) {
+        for value in &mut by_slot {
+            *value = value.clamp(0.0, 1.0);
         }
+        self.columns[signal as usize] = by_slot;
     }
 
     /// Which signals say anything about any item.
     pub fn speaks(&self) -> [bool; SIGNALS] {
-        let mut speaks = [false; SIGNALS];
-        for values in &self.values {
-            for (speaks, value) in speaks.iter_mut().zip(values) {
-                *speaks |= *value > 0.0;
-            }
-        }
-        speaks
+        std::array::from_fn(|signal| self.columns[signal].iter().any(|value| *value > 0.0))
     }
 
-    pub fn at(&self, slot: usize) -> &[f32; SIGNALS] {
-        &self.values[slot]
+    /// By slot: the signals times the weights, added up in the order of the signals.
+    pub fn blend(&self, weights: &[f64; SIGNALS]) -> Vec<f64> {
+        let mut sums = vec![0.0; self.items];
+        for (column, weight) in self.columns.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
+            for (sum, value) in sums.iter_mut().zip(column) {
+                *sum += weight * f64::from(*value);
+            }
+        }
+        sums
+    }
+
+    pub fn at(&self, slot: usize) -> [f32; SIGNALS] {
+        std::array::from_fn(|signal| self.value(signal, slot))
+    }
+
+    /// Of one signal; 0 where it is silent.
+    pub fn value(&self, signal: usize, slot: usize) -> f32 {
+        self.columns[signal].get(slot).copied().unwrap_or(0.0)
     }
 
     pub fn len(&self) -> usize {
-        self.values.len()
+        self.items
     }
 
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.items == 0
     }
 }
 
 /// The best of several values by slot.
-fn best(lists: &[Vec<f32>]) -> Vec<f32> {
-    let mut lists = lists.iter();
-    let mut best = lists.next().cloned().unwrap_or_default();
+fn best(mut lists: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
+    let mut best = lists.next().unwrap_or_default();
     for list in lists {
         for (best, value) in best.iter_mut().zip(list) {
-            *best = best.max(*value);
+            *best = best.max(value);
         }
     }
     best

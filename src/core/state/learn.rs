@@ -26,9 +26,9 @@ impl State {
         self.predictor.scores.abandon(&trace.execution);
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
-            let canonical = Structure::canonical(&callees, &flow);
-            let id = canonical.0;
-            if let Some(capability) = self.capabilities.observe_run(canonical, &calls, trace, seq) {
+            let id = self.capabilities.identify(&calls, &callees, &flow);
+            let structure = || Structure::canonical(&callees, &flow).1;
+            if let Some(capability) = self.capabilities.observe_run(id, structure, &calls, trace, seq) {
                 self.text_changed(None, self.capabilities.get(id).and_then(Capability::text));
                 notices.push(Notice::CapabilityLearned { capability });
             }

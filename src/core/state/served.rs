@@ -1,18 +1,26 @@
 //! What became of predictions: served, settled by what came next, judged by whoever got them.
 
 use super::State;
-use crate::core::event::{FeedbackGiven, NewRecord, Outcome, PredictionServed, StepFinished};
+use crate::core::event::{Event, FeedbackGiven, NewRecord, Outcome, PredictionServed, StepFinished};
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
 use crate::core::predict::candidates::Candidate;
 
 impl State {
-    pub(super) fn serve(&mut self, served: &PredictionServed, cause: Option<RecordId>) {
+    /// One that was overtaken, because its execution went on before it was recorded, is settled at once.
+    pub(super) fn serve(&mut self, served: &PredictionServed, cause: Option<RecordId>, seq: Seq) {
         let open = served.execution.as_ref().and_then(|execution| self.executions.get(execution));
-        let calls = open.map(|open| open.since(cause)).and_then(|(calls, went_on)| (!went_on).then_some(calls));
+        let (calls, next) = open.and_then(|open| open.since(cause)).unzip();
+        let next = next.flatten().map(|fact| match &fact.event {
+            Event::StepFinished(step) => self.find(&step.tool).map(Symbol::call),
+            _ => Some(Symbol::END),
+        });
         let mut scores = std::mem::take(&mut self.predictor.scores);
         scores.serve(served, calls, |outcome: &Outcome| Candidate::find(self, outcome).map(Candidate::symbol));
         self.predictor.scores = scores;
+        if let Some((execution, outcome)) = served.execution.as_ref().zip(next) {
+            self.settle(execution, outcome, seq);
+        }
     }
 
     pub(super) fn judge(&mut self, feedback: &FeedbackGiven) {

@@ -223,6 +223,10 @@ impl Known {
                 None if self.followed() > position => {
                     records.extend(scans.read(position, left, self.followed()).await?);
                 }
+                // A reader that starts far ahead, from a snapshot, does not wait until the follower has read all that lies before.
+                _ if position.0 > self.followed().0.saturating_add(AHEAD_RECORDS) => {
+                    records.extend(scans.read(position, left, end).await?);
+                }
                 // Nothing is stored between here and the end, or it has yet to come.
                 _ if self.followed() >= end => break,
                 _ => self.reach(position.next()).await?,

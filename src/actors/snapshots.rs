@@ -1,0 +1,65 @@
+//! snapshots: takes one when enough records have come since the last, or enough time has gone by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Failure;
+use super::graph_sync::Views;
+use crate::config;
+use crate::core::id::Seq;
+use crate::snapshot::Keeper;
+
+/// Pause after a snapshot that could not be taken. Nothing is lost meanwhile: the log holds everything.
+const RETRY_PAUSE: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+pub(crate) struct SnapshotsParts {
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) views: Views,
+    pub(crate) settings: config::Snapshots,
+    /// Where the snapshot stands that this process started from.
+    pub(crate) last: Seq,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// One life: waits until a snapshot is due, takes it, and waits again.
+pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), Failure> {
+    let settings = &parts.settings;
+    let mut last = parts.last;
+    while !*parts.stop.borrow_and_update() {
+        let enough = Seq(last.0.saturating_add(settings.every_records));
+        tokio::select! {
+            view = parts.views.at_least(enough), if settings.every_records > 0 => {
+                if view.is_none() {
+                    return Ok(()); // The fold is gone: shutting down.
+                }
+            }
+            () = tokio::time::sleep(Duration::from_secs(settings.every_s)), if settings.every_s > 0 => {
+                if parts.views.current().applied() == last {
+                    continue;
+                }
+            }
+            _ = parts.stop.changed() => continue,
+        }
+        let taken = tokio::select! {
+            taken = parts.keeper.take() => taken,
+            _ = parts.stop.changed() => continue,
+        };
+        match taken {
+            Ok(manifest) => {
+                tracing::info!(seq = manifest.seq, rows = manifest.rows(), bytes = manifest.bytes(), "snapshot taken");
+                last = manifest.seq();
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no snapshot taken; trying again later");
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY_PAUSE) => {}
+                    _ = parts.stop.changed() => {}
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `pml explain`: why something was predicted, and which records taught it.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::output::Output;
+use super::predict::in_words;
+use super::source::Source;
+use super::{Outcome, Place};
+use crate::ask::{AskedMode, Asker, ExplainRequest};
+use crate::config::Config;
+use crate::history::Moment;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// What is to be done, in plain words
+    #[arg(default_value = "")]
+    intent: String,
+    /// What was called so far, in order, separated by commas
+    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
+    after: Vec<String>,
+    /// A prediction that was served, instead of a question
+    #[arg(long, value_name = "ID", conflicts_with_all = ["intent", "after"])]
+    prediction: Option<String>,
+    /// What to explain: a tool, capability:ID or done [default: the first outcome]
+    #[arg(long)]
+    item: Option<String>,
+    /// What would have been explained at this moment: a position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME")]
+    at: Option<Moment>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
+    let request = ExplainRequest {
+        prediction: arguments.prediction,
+        intent: arguments.intent,
+        context: arguments.after,
+        mode: AskedMode::default(),
+        item: arguments.item,
+    };
+    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+        (Source::Server(remote), None) => remote.ask("/v1/explain", &json!(request))?,
+        (source, at) => {
+            let state = source.state(at.unwrap_or(Moment::Now)).await?;
+            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
+            json!(asker.explain(request).map_err(anyhow::Error::from)?)
+        }
+    };
+    output.json(&answer);
+    print(&answer, output);
+    Ok(0)
+}
+
+fn print(answer: &Value, output: &Output) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let context: Vec<String> = answer["context"].as_array().into_iter().flatten().map(text).collect();
+    let after = if context.is_empty() { "at the start".to_owned() } else { format!("after {}", context.join(", ")) };
+    output.say(format!("{} {after}: {:.1}%, number {}", text(&answer["item"]), number(&answer["p"]) * 100.0, answer["rank"]));
+    if let Some(served) = answer["served"].as_object() {
+        let p = served["p"].as_f64().map_or_else(|| "not listed".to_owned(), |p| format!("{:.1}%", p * 100.0));
+        output.say(format!("when it was served, with {} records: {p}", served["based_on_seq"]));
+    }
+    if let Some(clause) = answer["clause"].as_str() {
+        output.say(format!("fits the part \"{clause}\""));
+    }
+    let reasons = answer["reasons"].as_array().cloned().unwrap_or_default();
+    output.table(
+        &["signal", "value", "weight", "adds"],
+        reasons.iter().map(|reason| {
+            let [value, weight, adds] = ["value", "weight", "adds"].map(|key| format!("{:+.3}", number(&reason[key])));
+            vec![in_words(&text(&reason["signal"])).to_owned(), value, weight, adds]
+        }),
+    );
+    let taught = answer["taught"].as_array().cloned().unwrap_or_default();
+    if !taught.is_empty() {
+        output.say("taught by:");
+        output.table(
+            &["signal", "record", "execution", "intent", "similar"],
+            taught.iter().map(|record| {
+                let similar = record["similarity"].as_f64().map_or_else(String::new, |share| format!("{share:.2}"));
+                let signal = in_words(&text(&record["signal"])).to_owned();
+                vec![signal, record["seq"].to_string(), text(&record["execution"]), text(&record["intent"]), similar]
+            }),
+        );
+    }
+}

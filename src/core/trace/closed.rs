@@ -1,0 +1,223 @@
+//! The executions closed last, oldest first. Those that this state folded are kept as they came; those that a snapshot brought stay
+//! packed, and are unpacked one by one when somebody asks for them: a start need not build a hundred thousand traces.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use super::{ByExecution, TRACES_KEPT};
+use crate::core::digest::Writer;
+use crate::core::event::{Event, NewRecord, TraceCompleted};
+use crate::core::id::{ExecutionId, fnv1a};
+
+/// Traces as a snapshot holds them, by row.
+pub trait PackedTraces: Any + fmt::Debug + Send + Sync {
+    /// The trace in a row. Whoever made the pack has checked that every row can be unpacked.
+    fn unpack(&self, row: usize) -> TraceCompleted;
+}
+
+/// Which execution stands in which row of a pack.
+#[derive(Debug)]
+pub struct Pack {
+    /// The ids of all rows, one after the other, and where each ends.
+    ids: String,
+    ends: Vec<usize>,
+    /// By the hash of the id.
+    rows: Vec<(u64, u32)>,
+    traces: Arc<dyn PackedTraces>,
+}
+
+impl Pack {
+    /// `ends[row]` is where the id of that row ends in `ids`; it begins where the one before ends.
+    pub fn new(ids: String, ends: Vec<usize>, traces: Arc<dyn PackedTraces>) -> Self {
+        let mut rows = Vec::with_capacity(ends.len());
+        let mut from = 0;
+        for (row, &end) in (0..).zip(&ends) {
+            rows.push((fnv1a(&ids.as_bytes()[from..end]), row));
+            from = end;
+        }
+        rows.sort_unstable();
+        Self { ids, ends, rows, traces }
+    }
+
+    fn id(&self, row: usize) -> &str {
+        let from = if row == 0 { 0 } else { self.ends[row - 1] };
+        &self.ids[from..self.ends[row]]
+    }
+
+    fn row(&self, execution: &ExecutionId) -> Option<usize> {
+        let hash = execution.text_hash();
+        let first = self.rows.partition_point(|(other, _)| *other < hash);
+        let same_hash = self.rows[first..].iter().take_while(|(other, _)| *other == hash);
+        same_hash.map(|(_, row)| *row as usize).find(|row| self.id(*row) == execution.as_str())
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// With the fact that closed it, a completed trace.
+    folded: ByExecution<Arc<NewRecord>>,
+    /// The keys of `folded`, oldest first.
+    order: Vector<ExecutionId>,
+    /// Older than all of `folded`; rows before the number are forgotten.
+    packed: Option<(Arc<Pack>, usize)>,
+}
+
+impl Closed {
+    /// What a snapshot brought.
+    pub fn packed(pack: Pack) -> Self {
+        Self { packed: Some((Arc::new(pack), 0)), ..Self::default() }
+    }
+
+    /// The pack this one began with, and how many of its rows are forgotten.
+    pub fn pack(&self) -> Option<(&dyn PackedTraces, usize)> {
+        self.packed.as_ref().map(|(pack, gone)| (pack.traces.as_ref(), *gone))
+    }
+
+    /// Those that are not packed, oldest first.
+    pub fn folded(&self) -> impl Iterator<Item = &TraceCompleted> {
+        self.order.iter().map(|execution| trace_of(&self.folded[execution]))
+    }
+
+    pub(super) fn contains(&self, execution: &ExecutionId) -> bool {
+        self.folded.contains_key(execution) || self.packed_row(execution).is_some()
+    }
+
+    fn packed_row(&self, execution: &ExecutionId) -> Option<(&Pack, usize)> {
+        let (pack, gone) = self.packed.as_ref()?;
+        pack.row(execution).filter(|row| row >= gone).map(|row| (&**pack, row))
+    }
+
+    pub(super) fn get(&self, execution: &ExecutionId) -> Option<Cow<'_, TraceCompleted>> {
+        if let Some(fact) = self.folded.get(execution) {
+            return Some(Cow::Borrowed(trace_of(fact)));
+        }
+        self.packed_row(execution).map(|(pack, row)| Cow::Owned(pack.traces.unpack(row)))
+    }
+
+    pub(super) fn push(&mut self, execution: &ExecutionId, trace: &Arc<NewRecord>) {
+        self.folded.insert(execution.clone(), Arc::clone(trace));
+        self.order.push_back(execution.clone());
+        if self.len() > TRACES_KEPT {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        match &mut self.packed {
+            Some((pack, gone)) if *gone < pack.ends.len() => *gone += 1,
+            _ => {
+                self.packed = None;
+                let oldest = self.order.pop_front().expect("more than TRACES_KEPT entries");
+                self.folded.remove(&oldest);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.order.len() + self.packed.as_ref().map_or(0, |(pack, gone)| pack.ends.len() - gone)
+    }
+
+    pub(super) fn digest(&self, writer: &mut Writer) {
+        writer.len(self.len());
+        if let Some((pack, gone)) = &self.packed {
+            for row in *gone..pack.ends.len() {
+                writer.text(pack.id(row));
+            }
+        }
+        for execution in &self.order {
+            writer.text(execution.as_str());
+        }
+    }
+}
+
+fn trace_of(fact: &NewRecord) -> &TraceCompleted {
+    match &fact.event {
+        Event::TraceCompleted(trace) => trace,
+        other => unreachable!("an execution is closed by trace.completed, not by {}", other.kind()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::digest::StateDigest;
+    use crate::core::event::TraceStep;
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    fn trace(name: &str) -> TraceCompleted {
+        let at = Timestamp::from_micros(0);
+        TraceCompleted {
+            execution: name.parse().unwrap(),
+            session: None,
+            agent: None,
+            intent: format!("do {name}"),
+            steps: Vec::<TraceStep>::new(),
+            success: true,
+            started: at,
+            ended: at,
+            abandoned: false,
+            code: None,
+        }
+    }
+
+    fn push(closed: &mut Closed, name: &str) {
+        let trace = trace(name);
+        let at = Timestamp::from_micros(0);
+        let (id, execution) = (RecordId::derived(at, &[name]), trace.execution.clone());
+        let event = Event::TraceCompleted(trace);
+        closed.push(&execution, &Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }));
+    }
+
+    #[derive(Debug)]
+    struct Names(Vec<String>);
+
+    impl PackedTraces for Names {
+        fn unpack(&self, row: usize) -> TraceCompleted {
+            trace(&self.0[row])
+        }
+    }
+
+    fn packed(names: &[String]) -> Closed {
+        let ends = names.iter().scan(0, |end, name| {
+            *end += name.len();
+            Some(*end)
+        });
+        Closed::packed(Pack::new(names.concat(), ends.collect(), Arc::new(Names(names.to_vec()))))
+    }
+
+    fn digest(closed: &Closed) -> StateDigest {
+        let mut writer = Writer::new();
+        closed.digest(&mut writer);
+        writer.finish()
+    }
+
+    #[test]
+    fn packed_and_folded_traces_are_found_and_forgotten_alike() {
+        let names: Vec<String> = (0..TRACES_KEPT).map(|number| format!("e{number}")).collect();
+        let (mut all_folded, mut half_packed) = (Closed::default(), packed(&names[..TRACES_KEPT / 2]));
+        for (at, name) in names.iter().enumerate() {
+            push(&mut all_folded, name);
+            if at >= TRACES_KEPT / 2 {
+                push(&mut half_packed, name);
+            }
+        }
+        assert_eq!(digest(&half_packed), digest(&all_folded));
+        for more in 0..TRACES_KEPT / 2 + 2 {
+            let name = format!("more{more}");
+            push(&mut all_folded, &name);
+            push(&mut half_packed, &name);
+            for name in [&name, &names[more], &names[more + 1]] {
+                let execution: ExecutionId = name.parse().unwrap();
+                assert_eq!(half_packed.get(&execution), all_folded.get(&execution), "{name}");
+                assert_eq!(half_packed.contains(&execution), all_folded.contains(&execution), "{name}");
+            }
+        }
+        assert_eq!(digest(&half_packed), digest(&all_folded));
+        assert!(half_packed.pack().is_none(), "a pack of which nothing is left is let go");
+    }
+}

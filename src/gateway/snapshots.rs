@@ -1,0 +1,34 @@
+//! Snapshots: which there are, and taking one.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use serde_json::{Value, json};
+
+use super::Gateway;
+use super::error::ApiError;
+use crate::snapshot::{Listed, Manifest};
+
+pub(super) async fn list(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    let snapshots: Vec<Value> = gateway.snapshots.list().await?.iter().map(listed).collect();
+    Ok(HttpResponse::Ok().json(json!({"place": gateway.snapshots.place(), "snapshots": snapshots})))
+}
+
+/// Answers when the snapshot is written.
+pub(super) async fn create(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(described(&gateway.snapshots.take().await?)))
+}
+
+/// A snapshot for programs; `problem` says why one cannot be used.
+pub(crate) fn listed(Listed { seq, manifest }: &Listed) -> Value {
+    match manifest {
+        Ok(manifest) => described(manifest),
+        Err(problem) => json!({"seq": seq.0, "problem": problem.to_string()}),
+    }
+}
+
+pub(crate) fn described(manifest: &Manifest) -> Value {
+    json!({
+        "seq": manifest.seq, "taken_at": manifest.taken_at, "digest": manifest.digest, "schema": manifest.schema,
+        "rows": manifest.rows(), "bytes": manifest.bytes(), "files": manifest.files.len(),
+    })
+}

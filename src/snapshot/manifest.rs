@@ -1,0 +1,149 @@
+//! `manifest.json`: what a snapshot is, and how to tell that it is whole. It is written last, so a snapshot without one was never
+//! finished.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::Unusable;
+use crate::config::Config;
+use crate::core::id::{RecordId, Seq};
+use crate::core::time::Timestamp;
+use crate::log::{EventLog, ReadError};
+
+/// Version of the tables and their columns. A change that an older program would read wrongly gets the next number.
+pub const SCHEMA: u32 = 1;
+
+/// Name of the file.
+pub(super) const FILE_NAME: &str = "manifest.json";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    pub schema: u32,
+    /// The last record that the state holds.
+    pub seq: u64,
+    /// When it was taken, RFC 3339.
+    pub taken_at: String,
+    /// The version of the program that took it.
+    pub pml: String,
+    /// Of the restored state, bit for bit.
+    pub digest: String,
+    /// BLAKE3 of the settings under which it was taken. The state does not depend on them; it says which server wrote this.
+    pub config_hash: String,
+    pub log: Origin,
+    pub files: Vec<FileEntry>,
+    /// BLAKE3 of this manifest with this member empty.
+    pub blake3: String,
+}
+
+/// Which log a snapshot belongs to: producers make ids that nobody else makes, so two records tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// Id of the first record of the log.
+    pub first_id: String,
+    /// Id of the record at the snapshot's position.
+    pub last_id: String,
+}
+
+impl Origin {
+    /// What identifies `log` up to the record at `seq`; `None` if there is no such record.
+    pub async fn of(log: &dyn EventLog, seq: Seq) -> Result<Option<Self>, ReadError> {
+        if seq == Seq::ZERO {
+            return Ok(None);
+        }
+        let (first, last) = (log.read(Seq::ZERO, 1).await?, log.read(Seq(seq.0 - 1), 1).await?);
+        let id = |id: RecordId| id.to_string();
+        Ok(match (first.first(), last.first().filter(|record| record.seq == seq)) {
+            (Some(first), Some(last)) => Some(Self { first_id: id(first.fact.id), last_id: id(last.fact.id) }),
+            _ => None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    pub name: String,
+    pub rows: u64,
+    pub bytes: u64,
+    pub blake3: String,
+}
+
+/// What of a manifest every version has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
+impl Manifest {
+    pub(super) fn new(seq: Seq, digest: String, about: &About, files: Vec<FileEntry>) -> Self {
+        let mut manifest = Self {
+            schema: SCHEMA,
+            seq: seq.0,
+            taken_at: about.taken_at.to_string(),
+            pml: env!("CARGO_PKG_VERSION").to_owned(),
+            digest,
+            config_hash: about.config_hash.clone(),
+            log: about.log.clone(),
+            files,
+            blake3: String::new(),
+        };
+        manifest.blake3 = manifest.own_hash();
+        manifest
+    }
+
+    pub fn seq(&self) -> Seq {
+        Seq(self.seq)
+    }
+
+    /// Of all files together.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Of all files together.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    fn own_hash(&self) -> String {
+        let bare = Self { blake3: String::new(), ..self.clone() };
+        blake3::hash(&bare.to_bytes()).to_hex().to_string()
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest is plain data");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Accepts the very bytes that [`Self::to_bytes`] gives, and nothing else.
+    pub(super) fn parse(seq: Seq, bytes: &[u8]) -> Result<Self, Unusable> {
+        let wrong = |error: serde_json::Error| Unusable::Manifest(error.to_string());
+        let Version { schema } = serde_json::from_slice(bytes).map_err(wrong)?;
+        if schema > SCHEMA {
+            return Err(Unusable::NewerSchema { found: schema, known: SCHEMA });
+        }
+        let manifest: Self = serde_json::from_slice(bytes).map_err(wrong)?;
+        if manifest.to_bytes() != bytes || manifest.blake3 != manifest.own_hash() {
+            return Err(Unusable::Manifest("it is damaged: it has another hash than it says".to_owned()));
+        }
+        if manifest.seq() != seq {
+            return Err(Unusable::Manifest(format!("it is of snapshot {}", manifest.seq)));
+        }
+        Ok(manifest)
+    }
+}
+
+/// What a snapshot's manifest says besides the state.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub log: Origin,
+    pub config_hash: String,
+    pub taken_at: Timestamp,
+}
+
+/// Secrets are not part of it.
+pub fn config_hash(config: &Config) -> String {
+    blake3::hash(format!("{config:?}").as_bytes()).to_hex().to_string()
+}

@@ -1,0 +1,160 @@
+//! Snapshots: a state as Parquet files, so that a start need not fold the whole log, and so that others can read what pml knows with
+//! their own tools. The columns are documented in `docs/snapshots.md`.
+//!
+//! [`take()`] turns a state into files and [`restore()`] files into a state; both work on memory. A [`Store`] keeps the files, in a
+//! directory or an object store, such that a half-written snapshot is never taken for a whole one. `tables` says what becomes of
+//! each part of the state.
+//!
+//! A snapshot is never the truth. Whatever is wrong with one, the log still holds everything: it is left alone with a warning, and
+//! an older one, or a fold from the first record, takes its place. [`Origin`] tells whether it belongs to the log at hand.
+
+mod columns;
+mod error;
+mod keeper;
+mod manifest;
+mod parquet;
+mod restore;
+mod store;
+mod tables;
+mod take;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::core::id::Seq;
+use crate::core::state::State;
+use crate::log::EventLog;
+pub use error::{SnapshotError, Unreadable, Unusable};
+pub use keeper::Keeper;
+pub use manifest::{About, FileEntry, Manifest, Origin, SCHEMA, config_hash};
+pub use restore::{Fetched, restore, verify};
+pub use store::Store;
+pub(crate) use take::tables;
+pub use take::{STEPS, Taken, take};
+
+/// One snapshot of a store, whole or not.
+#[derive(Debug)]
+pub struct Listed {
+    pub seq: Seq,
+    pub manifest: Result<Manifest, Unusable>,
+}
+
+/// All snapshots of a store, by position. Only manifests are read.
+pub async fn list(store: &Store) -> Result<Vec<Listed>, SnapshotError> {
+    let mut listed = Vec::new();
+    for seq in store.positions().await? {
+        listed.push(Listed { seq, manifest: manifest(store, seq).await? });
+    }
+    Ok(listed)
+}
+
+async fn manifest(store: &Store, seq: Seq) -> Result<Result<Manifest, Unusable>, SnapshotError> {
+    let bytes = store.read(seq, manifest::FILE_NAME).await?;
+    Ok(bytes.ok_or(Unusable::Unfinished).and_then(|bytes| Manifest::parse(seq, &bytes)))
+}
+
+/// Reads the files of a snapshot.
+pub async fn fetch(store: &Store, seq: Seq) -> Result<Fetched, SnapshotError> {
+    let manifest = manifest(store, seq).await?.map_err(|source| SnapshotError::Unusable { seq, source })?;
+    let names: Vec<String> = manifest.files.iter().map(|file| file.name.clone()).collect();
+    let contents = store.read_all(seq, names.clone()).await?;
+    let files: BTreeMap<_, _> = names.into_iter().zip(contents).filter_map(|(name, content)| Some((name, content?))).collect();
+    Ok(Fetched { manifest, files })
+}
+
+/// Writes a snapshot, unless the store holds the same one already.
+pub async fn put(store: &Store, taken: Taken) -> Result<Manifest, SnapshotError> {
+    let Taken { manifest, files } = taken;
+    let seq = manifest.seq();
+    if store.positions().await?.contains(&seq)
+        && let Ok(there) = self::manifest(store, seq).await?
+    {
+        if there.log != manifest.log {
+            return Err(SnapshotError::Taken { place: store.to_string(), seq });
+        }
+        let whole = fetch(store, seq).await?;
+        if there.digest == manifest.digest && blocking(move || restore(&whole).is_ok()).await? {
+            return Ok(there);
+        }
+    }
+    let named = manifest.files.iter().map(|file| file.name.clone()).zip(files);
+    let last = (manifest::FILE_NAME.to_owned(), manifest.to_bytes().into());
+    store.write(seq, named.chain([last]).collect()).await?;
+    Ok(manifest)
+}
+
+/// Takes a snapshot of a state of `log` and writes it. The work is done on a thread that may block.
+pub async fn create(
+    store: &Store,
+    state: Arc<State>,
+    about: About,
+    done: impl Fn() + Send + 'static,
+) -> Result<Manifest, SnapshotError> {
+    put(store, blocking(move || take(&state, &about, done)).await?).await
+}
+
+/// Removes all but the newest `keep` snapshots of each log, and those older than the newest one that were never finished. Answers
+/// which.
+pub async fn prune(store: &Store, keep: usize) -> Result<Vec<Seq>, SnapshotError> {
+    let mut kept: BTreeMap<String, usize> = BTreeMap::new();
+    let mut removed = Vec::new();
+    for Listed { seq, manifest } in list(store).await?.into_iter().rev() {
+        let goes = match manifest {
+            Ok(manifest) => {
+                let newer = kept.entry(manifest.log.first_id).or_default();
+                *newer += 1;
+                *newer > keep
+            }
+            Err(Unusable::Unfinished) => !kept.is_empty(),
+            // Whatever else it is, somebody may still want to look at it.
+            Err(_) => false,
+        };
+        if goes {
+            store.remove(seq).await?;
+            removed.push(seq);
+        }
+    }
+    Ok(removed)
+}
+
+/// The state of the newest snapshot at or before `seq` that is whole and belongs to `log`. Others are left alone with a warning.
+pub async fn newest_at_or_before(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<Option<State>, SnapshotError> {
+    let positions = store.positions().await?;
+    for &at in positions.iter().rev().filter(|at| **at <= seq) {
+        match load(store, log, at).await {
+            Ok(state) => return Ok(Some(state)),
+            Err(SnapshotError::Unusable { seq, source }) => {
+                tracing::warn!(%seq, place = %store, error = &source as &dyn std::error::Error, "snapshot left alone");
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(None)
+}
+
+/// The state of one snapshot, if it is whole and belongs to `log`.
+pub async fn load(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<State, SnapshotError> {
+    let fetched = fetch(store, seq).await?;
+    let unusable = |source| SnapshotError::Unusable { seq, source };
+    belongs(&fetched.manifest, log).await?.map_err(unusable)?;
+    blocking(move || restore(&fetched)).await?.map_err(unusable)
+}
+
+/// Whether a snapshot is one of `log`.
+pub async fn belongs(manifest: &Manifest, log: &dyn EventLog) -> Result<Result<(), Unusable>, SnapshotError> {
+    let (at, tail) = (manifest.seq(), *log.tail().borrow());
+    if at > tail {
+        return Ok(Err(Unusable::Ahead { at, tail }));
+    }
+    let found = Origin::of(log, at).await?;
+    if found.as_ref() == Some(&manifest.log) {
+        return Ok(Ok(()));
+    }
+    let shown = |origin: &Origin| format!("{} (the first {})", origin.last_id, origin.first_id);
+    let (expected, found) = (shown(&manifest.log), found.as_ref().map_or_else(|| "missing".to_owned(), shown));
+    Ok(Err(Unusable::OtherLog { at, expected, found }))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, SnapshotError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| SnapshotError::Interrupted)
+}

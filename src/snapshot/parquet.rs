@@ -1,0 +1,117 @@
+//! Batches to Parquet bytes and back.
+//!
+//! Everything is compressed with zstd(1), the fastest level: higher ones save little and take a multiple of the time. Positions and
+//! times are delta-packed, execution ids share prefixes with the row before; the random half of record ids is left as it is, since
+//! nothing makes it smaller.
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Schema};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
+
+/// Rows in a row group: large, because starts read whole files; pages within it are found by the page index.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// Rows in a page: who looks for one trace decodes one page per column.
+const PAGE_ROWS: usize = 4_096;
+
+/// Columns that compress to nothing useful.
+const RANDOM: [&str; 1] = ["id_low"];
+
+/// One file with the rows of all `batches`, which have the same columns.
+pub(super) fn encode(batches: &[RecordBatch]) -> Vec<u8> {
+    let schema = batches.first().expect("a table is at least one batch").schema();
+    let properties = properties(&schema);
+    // Writing to memory what was just built from typed values: there is nothing that could fail but a mistake in this file.
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties)).expect("every column type has a Parquet form");
+    for batch in batches {
+        writer.write(batch).expect("memory takes what is written");
+    }
+    writer.into_inner().expect("memory takes what is written")
+}
+
+fn properties(schema: &Schema) -> WriterProperties {
+    let zstd = Compression::ZSTD(ZstdLevel::try_new(1).expect("zstd has a level 1"));
+    let mut properties = WriterProperties::builder()
+        .set_compression(zstd)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for field in schema.fields() {
+        properties = packed(properties, field.name(), field.data_type());
+    }
+    properties.build()
+}
+
+fn packed(properties: WriterPropertiesBuilder, name: &str, kind: &DataType) -> WriterPropertiesBuilder {
+    let path = ColumnPath::new(vec![name.to_owned()]);
+    let plain = |properties: WriterPropertiesBuilder, path: ColumnPath| properties.set_column_dictionary_enabled(path, false);
+    match kind {
+        _ if RANDOM.contains(&name) => plain(properties, path.clone()).set_column_compression(path, Compression::UNCOMPRESSED),
+        DataType::UInt64 | DataType::Timestamp(..) => {
+            plain(properties, path.clone()).set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+        }
+        DataType::LargeUtf8 if name == "execution" => {
+            plain(properties, path.clone()).set_column_encoding(path, Encoding::DELTA_BYTE_ARRAY)
+        }
+        // Values of vectors and hashes hardly ever repeat.
+        DataType::FixedSizeList(item, _) => {
+            let values = ColumnPath::new(vec![name.to_owned(), "list".to_owned(), item.name().clone()]);
+            properties.set_column_dictionary_enabled(values, false)
+        }
+        DataType::FixedSizeBinary(_) | DataType::LargeBinary => plain(properties, path),
+        _ => properties,
+    }
+}
+
+/// A file in memory whose footer has been read.
+#[derive(Clone, Debug)]
+pub(super) struct Encoded {
+    bytes: Bytes,
+    metadata: ArrowReaderMetadata,
+}
+
+impl Encoded {
+    pub(super) fn open(bytes: Bytes) -> Result<Self, ParquetError> {
+        let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
+        let metadata = ArrowReaderMetadata::load(&bytes, options)?;
+        Ok(Self { bytes, metadata })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        usize::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    /// All rows as one batch, some of the columns or, if none are named, all.
+    pub(super) fn read(&self, columns: &[&str]) -> Result<RecordBatch, ParquetError> {
+        self.batch(columns, None)
+    }
+
+    /// The rows `from..to`, all columns.
+    pub(super) fn read_range(&self, from: usize, to: usize) -> Result<RecordBatch, ParquetError> {
+        self.batch(&[], Some((from, to)))
+    }
+
+    fn batch(&self, columns: &[&str], range: Option<(usize, usize)>) -> Result<RecordBatch, ParquetError> {
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
+        if !columns.is_empty() {
+            let roots = columns.iter().filter_map(|name| builder.schema().index_of(name).ok()).collect::<Vec<_>>();
+            let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+            builder = builder.with_projection(mask);
+        }
+        if let Some((from, to)) = range {
+            builder = builder.with_row_selection(RowSelection::from_consecutive_ranges([from..to].into_iter(), self.rows()));
+        }
+        // One batch holds all: offsets of long texts have 64 bits.
+        let mut reader = builder.with_batch_size(self.rows().max(1)).build()?;
+        match reader.next() {
+            Some(batch) => Ok(batch?),
+            None => Ok(RecordBatch::new_empty(arrow_array::RecordBatchReader::schema(&reader))),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! From the files of a snapshot back to a state.
+//!
+//! A start checks the hash of every file and builds the state, the ids on a thread beside the rest. It does not compute the digest:
+//! that takes longer than all of it, and files that are as they were written restore what was written, which the property tests and
+//! `pml snapshot verify` prove. Traces stay packed.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::columns::Rows;
+use super::error::Unusable;
+use super::manifest::{FileEntry, Manifest};
+use super::parquet::Encoded;
+use super::tables::counters::{self, Numbers};
+use super::tables::{capabilities, graph, intents, open, predictions, templates, tools, traces, vectors};
+use super::take::file_name;
+use crate::core::predict::Predictor;
+use crate::core::predict::corpus::Corpus;
+use crate::core::predict::lesson::Lessons;
+use crate::core::state::State;
+use crate::core::trace::Executions;
+
+/// The files of one snapshot in memory, not yet trusted.
+pub struct Fetched {
+    pub manifest: Manifest,
+    pub(super) files: BTreeMap<String, Bytes>,
+}
+
+impl Fetched {
+    /// A file as its bytes, if its hash is the manifest's.
+    fn checked(&self, entry: &FileEntry) -> Result<Bytes, Unusable> {
+        let bytes = self.files.get(&entry.name).ok_or_else(|| Unusable::Missing { file: entry.name.clone() })?;
+        if blake3::hash(bytes).to_hex().as_str() != entry.blake3 {
+            return Err(Unusable::Hash { file: entry.name.clone() });
+        }
+        Ok(bytes.clone())
+    }
+
+    fn open(&self, table: &'static str) -> Result<Option<Encoded>, Unusable> {
+        let name = file_name(table);
+        let Some(entry) = self.manifest.files.iter().find(|entry| entry.name == name) else { return Ok(None) };
+        let encoded = Encoded::open(self.checked(entry)?).map_err(|source| Unusable::Parquet { file: name, source })?;
+        if encoded.rows() as u64 != entry.rows {
+            let (table, found) = (table.to_owned(), encoded.rows() as u64);
+            return Err(Unusable::RowCount { table, expected: entry.rows, found });
+        }
+        Ok(Some(encoded))
+    }
+
+    fn opened(&self, table: &'static str) -> Result<Encoded, Unusable> {
+        self.open(table)?.ok_or_else(|| Unusable::Missing { file: file_name(table) })
+    }
+
+    /// Some columns of a table, or all if none are named.
+    fn rows(&self, table: &'static str, columns: &[&str]) -> Result<Rows, Unusable> {
+        read(table, &self.opened(table)?, columns)
+    }
+
+    fn optional_rows(&self, table: &'static str) -> Result<Option<Rows>, Unusable> {
+        self.open(table)?.map(|encoded| read(table, &encoded, &[])).transpose()
+    }
+}
+
+fn read(table: &'static str, encoded: &Encoded, columns: &[&str]) -> Result<Rows, Unusable> {
+    let batch = encoded.read(columns).map_err(|source| Unusable::Parquet { file: file_name(table), source })?;
+    Ok(Rows::new(table, batch))
+}
+
+/// The state, without its digest being checked.
+pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
+    let numbers = Numbers::read(&fetched.rows(counters::COUNTERS, &[])?)?;
+    let (ids, parts) = std::thread::scope(|scope| {
+        let ids = scope.spawn(|| Ok(counters::read_record_ids(&fetched.rows(counters::RECORD_IDS, &[])?)?));
+        let parts = parts(fetched, &numbers);
+        (ids.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), parts)
+    });
+    let ids: Result<_, Unusable> = ids;
+    Ok(State::from_rows(numbers.counters()?, ids?, parts?))
+}
+
+/// A state with everything but the counters and the ids.
+fn parts(fetched: &Fetched, numbers: &Numbers) -> Result<State, Unusable> {
+    let members = fetched.rows(capabilities::MEMBERS, &capabilities::MEMBER_NODES)?;
+    let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.optional_rows(table));
+    let (texts, models) = (fetched.rows(vectors::TEXTS, &[])?, fetched.rows(vectors::MODELS, &[])?);
+    let (executions, steps) = (fetched.rows(open::OPEN_EXECUTIONS, &[])?, fetched.rows(open::OPEN_STEPS, &[])?);
+    let closed = traces::pack(fetched.opened(traces::TRACES)?, fetched.opened(traces::STEPS)?)?;
+    let mut state = State::default();
+    state.tools = tools::read_tools(&fetched.rows(tools::TOOLS, &[])?)?;
+    state.executions = Executions::from_rows(open::read_open(&executions, &steps)?, closed);
+    state.graph = graph::read_edges(&fetched.rows(graph::EDGES, &graph::EDGE_COLUMNS)?)?;
+    let totals = (numbers.get("transitions.calls")?, numbers.get("transitions.ends")?);
+    state.transitions = graph::read_transitions(&fetched.rows(graph::TRANSITIONS, &graph::TRANSITION_COLUMNS)?, totals)?;
+    state.capabilities = capabilities::read_capabilities(&fetched.rows(capabilities::CAPABILITIES, &[])?, &members)?;
+    state.templates = templates::read_templates(&fetched.rows(templates::TEMPLATES, &[])?)?;
+    let remembered = fetched.rows(intents::INTENTS, &intents::INTENT_COLUMNS)?;
+    let ways = fetched.rows(intents::WAYS, &intents::WAY_COLUMNS)?;
+    state.memory = intents::read_intents(&remembered, &ways, numbers.get("next_intent")?)?;
+    state.vectors = vectors::read_vectors(&texts, &models, [serving?, coming?])?;
+    state.predictor = predictor(fetched, numbers, &state)?;
+    Ok(state)
+}
+
+/// `state` has its tools, memory and vectors.
+fn predictor(fetched: &Fetched, numbers: &Numbers, state: &State) -> Result<Predictor, Unusable> {
+    let parameters = fetched.rows(predictions::PARAMETERS, &[])?;
+    let served = fetched.rows(predictions::PREDICTIONS, &[])?;
+    let (open, scored) = (fetched.rows(predictions::OPEN_PREDICTIONS, &[])?, fetched.rows(predictions::SCORES, &[])?);
+    let [traces, due, taken, next] = ["traces", "due", "taken", "next"].map(|name| numbers.get(&format!("lessons.{name}")));
+    Ok(Predictor {
+        corpus: Corpus::rebuilt(&state.tools, &state.memory, &state.vectors),
+        logit: predictions::read_parameters(&parameters, numbers.get("logit.examples")?)?,
+        lessons: Lessons::from_numbers([traces?, due?, taken?, next?]),
+        thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,
+        scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?)?,
+    })
+}
+
+/// Restores, unpacks every trace, and compares the digest with the manifest's.
+pub fn verify(fetched: &Fetched) -> Result<State, Unusable> {
+    let state = restore(fetched)?;
+    traces::all(&state)?;
+    let found = state.digest();
+    if found.to_string() != fetched.manifest.digest {
+        return Err(Unusable::Digest { expected: fetched.manifest.digest.clone(), found });
+    }
+    Ok(state)
+}

@@ -1,0 +1,234 @@
+//! Where snapshots are kept: a directory, or a bucket of an object store.
+//!
+//! A snapshot is `<seq, 20 digits>/` with its files and `manifest.json`. Which of them are whole can be told at any time:
+//!
+//! - In a directory everything, the manifest last, is written and synced under a name that starts with a dot, and the finished
+//!   directory is renamed. A crash leaves a name that nobody takes for a snapshot, and the next write or removal clears it away.
+//! - An object store cannot rename, but takes each object whole or not at all. There the manifest plays the part of the rename: it is
+//!   put after all the others and deleted before them.
+//!
+//! So in both a snapshot without a manifest was never finished, and one with a manifest had all its files when it was written.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
+use reqwest::Url;
+
+use super::error::{SnapshotError, Source};
+use super::manifest::FILE_NAME as MANIFEST;
+use crate::config::Config;
+use crate::core::id::Seq;
+
+/// Digits of a position in the name of a snapshot: names sort as positions do.
+const SEQ_DIGITS: usize = 20;
+/// Start of the names of what is being written or removed.
+const UNFINISHED: &str = ".unfinished-";
+
+#[derive(Clone, Debug)]
+pub enum Store {
+    Directory(PathBuf),
+    Objects { store: Arc<dyn ObjectStore>, prefix: ObjectPath },
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(root) => root.display().fmt(f),
+            Self::Objects { store, prefix } => write!(f, "{store}/{prefix}"),
+        }
+    }
+}
+
+fn name(seq: Seq) -> String {
+    format!("{:0width$}", seq.0, width = SEQ_DIGITS)
+}
+
+fn seq_of(name: &str) -> Option<Seq> {
+    (name.len() == SEQ_DIGITS).then(|| name.parse().ok()).flatten().map(Seq)
+}
+
+impl Store {
+    /// The configured place; without one, `snapshots` in the data directory.
+    pub fn configured(config: &Config) -> Result<Self, SnapshotError> {
+        match config.snapshots.url.as_str() {
+            "" => Ok(Self::Directory(config.data_dir.join("snapshots"))),
+            url => Self::at(url, config),
+        }
+    }
+
+    /// A directory, or a URL such as `s3://bucket/pml`.
+    pub fn at(place: &str, config: &Config) -> Result<Self, SnapshotError> {
+        if !place.contains("://") {
+            return Ok(Self::Directory(place.into()));
+        }
+        let wrong = |problem: String| SnapshotError::Place { url: place.to_owned(), problem };
+        let url = Url::parse(place).map_err(|error| wrong(error.to_string()))?;
+        if url.scheme() == "file" {
+            let path = url.to_file_path().map_err(|()| wrong("is no path of this machine".to_owned()))?;
+            return Ok(Self::Directory(path));
+        }
+        // The first call counts; the others find a provider in place, which is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let options = config.snapshots.environment.iter().map(|(name, value)| (name.to_lowercase(), value.reveal()));
+        let (store, prefix) = object_store::parse_url_opts(&url, options).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self::Objects { store: store.into(), prefix })
+    }
+
+    /// The positions of all snapshots, finished or not, in order.
+    pub async fn positions(&self) -> Result<Vec<Seq>, SnapshotError> {
+        let mut found: Vec<Seq> = match self {
+            Self::Directory(root) => {
+                let root = root.clone();
+                self.blocking(move || list_directory(&root)).await?.iter().filter_map(|name| seq_of(name)).collect()
+            }
+            Self::Objects { store, prefix } => {
+                let listed = store.list_with_delimiter(Some(prefix)).await.map_err(|error| self.failed(error))?;
+                listed.common_prefixes.iter().filter_map(|path| seq_of(path.filename()?)).collect()
+            }
+        };
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// The content of a file; `None` if there is no such file.
+    pub(super) async fn read(&self, seq: Seq, file: &str) -> Result<Option<Bytes>, SnapshotError> {
+        Ok(self.read_all(seq, vec![file.to_owned()]).await?.pop().flatten())
+    }
+
+    /// The contents of several files.
+    pub(super) async fn read_all(&self, seq: Seq, files: Vec<String>) -> Result<Vec<Option<Bytes>>, SnapshotError> {
+        match self {
+            Self::Directory(root) => {
+                let directory = root.join(name(seq));
+                let read = move |file: String| match std::fs::read(directory.join(file)) {
+                    Ok(bytes) => Ok(Some(Bytes::from(bytes))),
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(error),
+                };
+                self.blocking(move || files.into_iter().map(read).collect()).await
+            }
+            Self::Objects { store, prefix } => {
+                let mut contents = Vec::with_capacity(files.len());
+                for file in files {
+                    contents.push(match store.get(&prefix.clone().join(name(seq)).join(file)).await {
+                        Ok(found) => Some(found.bytes().await.map_err(|error| self.failed(error))?),
+                        Err(object_store::Error::NotFound { .. }) => None,
+                        Err(error) => return Err(self.failed(error)),
+                    });
+                }
+                Ok(contents)
+            }
+        }
+    }
+
+    /// Writes a whole snapshot, in place of one at the same position. The last file is the manifest.
+    pub(super) async fn write(&self, seq: Seq, files: Vec<(String, Bytes)>) -> Result<(), SnapshotError> {
+        debug_assert_eq!(files.last().map(|(name, _)| name.as_str()), Some(MANIFEST));
+        match self {
+            Self::Directory(root) => {
+                let root = root.clone();
+                self.blocking(move || write_directory(&root, seq, &files)).await
+            }
+            Self::Objects { store, prefix } => {
+                let directory = prefix.clone().join(name(seq));
+                self.delete(store, &directory.clone().join(MANIFEST)).await?;
+                for (file, content) in files {
+                    store.put(&directory.clone().join(file), content.into()).await.map_err(|error| self.failed(error))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes a snapshot, finished or not.
+    pub(super) async fn remove(&self, seq: Seq) -> Result<(), SnapshotError> {
+        match self {
+            Self::Directory(root) => {
+                let root = root.clone();
+                self.blocking(move || remove_directory(&root, &name(seq))).await
+            }
+            Self::Objects { store, prefix } => {
+                let directory = prefix.clone().join(name(seq));
+                self.delete(store, &directory.clone().join(MANIFEST)).await?;
+                let listed = store.list_with_delimiter(Some(&directory)).await.map_err(|error| self.failed(error))?;
+                for object in listed.objects {
+                    self.delete(store, &object.location).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn delete(&self, store: &Arc<dyn ObjectStore>, path: &ObjectPath) -> Result<(), SnapshotError> {
+        match store.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, SnapshotError> {
+        let done = tokio::task::spawn_blocking(work).await.map_err(|_| SnapshotError::Interrupted)?;
+        done.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: impl Into<Source>) -> SnapshotError {
+        SnapshotError::Store { place: self.to_string(), source: error.into() }
+    }
+}
+
+/// The names in a directory; none if it is not there.
+fn list_directory(root: &Path) -> std::io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// Whatever a crash left behind.
+fn clear_unfinished(root: &Path) -> std::io::Result<()> {
+    for name in list_directory(root)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+        std::fs::remove_dir_all(root.join(name))?;
+    }
+    Ok(())
+}
+
+fn write_directory(root: &Path, seq: Seq, files: &[(String, Bytes)]) -> std::io::Result<()> {
+    std::fs::create_dir_all(root)?;
+    clear_unfinished(root)?;
+    let unfinished = root.join(format!("{UNFINISHED}{}", name(seq)));
+    std::fs::create_dir(&unfinished)?;
+    for (file, content) in files {
+        let mut file = File::create(unfinished.join(file))?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        crate::failpoint::pass("snapshot.file");
+    }
+    File::open(&unfinished)?.sync_all()?;
+    let finished = root.join(name(seq));
+    if finished.exists() {
+        remove_directory(root, &name(seq))?;
+    }
+    std::fs::rename(&unfinished, &finished)?;
+    File::open(root)?.sync_all()
+}
+
+/// In one step from whole to gone, as far as anybody can see.
+fn remove_directory(root: &Path, name: &str) -> std::io::Result<()> {
+    let unfinished = root.join(format!("{UNFINISHED}removed-{name}"));
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished)?;
+    }
+    std::fs::rename(root.join(name), &unfinished)?;
+    std::fs::remove_dir_all(unfinished)
+}

@@ -1,0 +1,144 @@
+//! `capabilities`: procedures, in the order of the log; the row number is the capability's position. `members`: which tools and
+//! capabilities each calls.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt16Type;
+use arrow_array::{LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
+
+use super::super::columns::{Columns, Rows, number_lists, optional_texts, text_at, text_lists, texts};
+use super::super::error::Unreadable;
+use crate::core::capability::{Capabilities, Capability, Status, Structure};
+use crate::core::event::Json;
+use crate::core::graph::Node;
+use crate::core::id::{Callee, Seq};
+use crate::core::state::State;
+
+pub(in super::super) const CAPABILITIES: &str = "capabilities";
+pub(in super::super) const MEMBERS: &str = "members";
+
+pub(super) fn capabilities(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.capabilities.rows();
+    let count = |get: fn(&Capability) -> u64| UInt64Array::from_iter_values(rows().map(get));
+    let flow = |get: fn(&(u16, u16)) -> u16| {
+        number_lists::<UInt16Type>(rows().map(move |row| row.structure.flow.iter().map(get).collect::<Vec<_>>()))
+    };
+    let columns = Columns::default()
+        .with("node", UInt32Array::from_iter_values((0..).take(rows().len()).map(|at| Node::capability(at).to_bits())))
+        .with("capability", texts(rows().map(|row| row.id.to_string())))
+        .with("name", texts(rows().map(|row| &row.name)))
+        .with("description", texts(rows().map(|row| &row.description)))
+        .with("status", texts(rows().map(|row| row.status.name())))
+        .with("level", UInt32Array::from_iter_values(rows().map(|row| row.level)))
+        .with("usage", count(|row| row.usage))
+        .with("successes", count(|row| row.successes))
+        .with("duration_total_ms", count(|row| row.duration_total_ms))
+        .with_optional("code", optional_texts(rows().map(|row| row.code.as_deref())))
+        .with_optional("parameters_schema", optional_texts(rows().map(|row| row.parameters_schema.as_ref().map(Json::as_str))))
+        .with("first_seq", count(|row| row.first_seq.0))
+        .with("last_seq", count(|row| row.last_seq.0))
+        .with("calls", text_lists(rows().map(|row| row.structure.calls.iter().map(Callee::text))))
+        .with("flow_from", flow(|(from, _)| *from))
+        .with("flow_to", flow(|(_, to)| *to))
+        .with("intents", text_lists(rows().map(|row| row.intents.iter())));
+    vec![columns.batch()]
+}
+
+pub(super) fn members(state: &State) -> Vec<RecordBatch> {
+    let members = || {
+        (0..)
+            .zip(state.capabilities.rows())
+            .flat_map(|(position, row)| row.members.iter().map(move |member| (Node::capability(position), row.id, *member)))
+    };
+    let columns = Columns::default()
+        .with("capability_node", UInt32Array::from_iter_values(members().map(|(node, _, _)| node.to_bits())))
+        .with("capability", texts(members().map(|(_, id, _)| id.to_string())))
+        .with("member_node", UInt32Array::from_iter_values(members().map(|(_, _, member)| member.to_bits())))
+        .with("member", texts(members().map(|(_, _, member)| state.callee(member).to_string())));
+    vec![columns.batch()]
+}
+
+/// The columns of `members` that a restore needs.
+pub(in super::super) const MEMBER_NODES: [&str; 2] = ["capability_node", "member_node"];
+
+pub(in super::super) fn read_capabilities(rows: &Rows, members: &Rows) -> Result<Capabilities, Unreadable> {
+    let text = |name| rows.column::<LargeStringArray>(name);
+    let count = |name| rows.column::<UInt64Array>(name);
+    let (ids, names, descriptions, statuses) = (text("capability")?, text("name")?, text("description")?, text("status")?);
+    let (codes, schemas) = (text("code")?, text("parameters_schema")?);
+    let levels = rows.column::<UInt32Array>("level")?;
+    let (usage, successes, durations) = (count("usage")?, count("successes")?, count("duration_total_ms")?);
+    let (first, last) = (count("first_seq")?, count("last_seq")?);
+    let structures = Structures::of(rows)?;
+    let intents = rows.column::<ListArray>("intents")?;
+    let mut capabilities = Vec::with_capacity(rows.len());
+    for row in 0..rows.len() {
+        let status = Status::ALL.into_iter().find(|status| status.name() == statuses.value(row));
+        let remembered = intents.value(row);
+        let remembered = remembered.as_string::<i64>();
+        capabilities.push(Capability {
+            id: ids.value(row).parse().map_err(|problem| rows.unreadable("capability", problem))?,
+            name: names.value(row).to_owned(),
+            description: descriptions.value(row).to_owned(),
+            status: status.ok_or_else(|| rows.unreadable("status", format!("holds '{}'", statuses.value(row))))?,
+            structure: Arc::new(structures.at(row)?),
+            members: Vec::new(),
+            parents: std::collections::BTreeSet::new(),
+            level: levels.value(row),
+            usage: usage.value(row),
+            successes: successes.value(row),
+            duration_total_ms: durations.value(row),
+            code: text_at(codes, row).map(str::to_owned),
+            parameters_schema: text_at(schemas, row).map(Json::from_valid),
+            intents: remembered.iter().flatten().map(Arc::from).collect(),
+            first_seq: Seq(first.value(row)),
+            last_seq: Seq(last.value(row)),
+        });
+    }
+    fill_members(&mut capabilities, members)?;
+    Ok(Capabilities::from_rows(capabilities))
+}
+
+struct Structures<'a> {
+    rows: &'a Rows,
+    calls: &'a ListArray,
+    from: &'a ListArray,
+    to: &'a ListArray,
+}
+
+impl<'a> Structures<'a> {
+    fn of(rows: &'a Rows) -> Result<Self, Unreadable> {
+        Ok(Self { rows, calls: rows.column("calls")?, from: rows.column("flow_from")?, to: rows.column("flow_to")? })
+    }
+
+    fn at(&self, row: usize) -> Result<Structure, Unreadable> {
+        let calls = self.calls.value(row);
+        let calls = calls.as_string::<i64>().iter().flatten();
+        let callee = |text: &str| text.parse::<Callee>().map_err(|problem| self.rows.unreadable("calls", problem));
+        let (from, to) = (self.from.value(row), self.to.value(row));
+        let (from, to) = (from.as_primitive::<UInt16Type>().values(), to.as_primitive::<UInt16Type>().values());
+        Ok(Structure {
+            calls: calls.map(callee).collect::<Result<_, _>>()?,
+            flow: from.iter().copied().zip(to.iter().copied()).collect(),
+        })
+    }
+}
+
+/// Members are sorted by capability and then by node, as they are kept.
+fn fill_members(capabilities: &mut [Capability], members: &Rows) -> Result<(), Unreadable> {
+    let [of, nodes] = MEMBER_NODES.map(|name| members.column::<UInt32Array>(name));
+    let (of, nodes) = (of?, nodes?);
+    let known = capabilities.len();
+    for row in 0..members.len() {
+        let (node, position) = (Node::from_bits(nodes.value(row)), of.value(row) >> 1);
+        let holds = |kind| match kind {
+            crate::core::graph::NodeKind::Capability(child) => (child as usize) < known,
+            crate::core::graph::NodeKind::Tool(_) => true,
+        };
+        let capability = capabilities.get_mut(position as usize).filter(|_| holds(node.kind()));
+        let unknown = || members.unreadable("capability_node", format!("names no capability in row {row}"));
+        capability.ok_or_else(unknown)?.members.push(node);
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! `counters`: the numbers of a state that belong to none of its tables. `record_ids`: the id of every record folded, sorted.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{LargeStringArray, RecordBatch, UInt64Array};
+
+use super::super::columns::{Columns, Rows, texts};
+use super::super::error::Unreadable;
+use crate::core::event::Kind;
+use crate::core::id::{RecordId, Seq};
+use crate::core::predict::Predictor;
+use crate::core::state::{Counters, State};
+
+pub(in super::super) const COUNTERS: &str = "counters";
+pub(in super::super) const RECORD_IDS: &str = "record_ids";
+
+fn of_kind(kind: Kind) -> String {
+    format!("events.{kind}")
+}
+
+pub(super) fn counters(state: &State) -> Vec<RecordBatch> {
+    let Counters { applied, counts, duplicates, late } = state.counters();
+    let Predictor { lessons, logit, scores, .. } = &state.predictor;
+    let [traces, due, taken, next] = lessons.to_numbers();
+    let named = [
+        ("applied_seq", applied.0),
+        ("duplicates", duplicates),
+        ("late", late),
+        ("next_intent", state.memory.next_number()),
+        ("transitions.calls", state.transitions.calls()),
+        ("transitions.ends", state.transitions.ends()),
+        ("lessons.traces", traces),
+        ("lessons.due", due),
+        ("lessons.taken", taken),
+        ("lessons.next", next),
+        ("logit.examples", logit.examples()),
+        ("predictions.scored", scores.total()),
+    ];
+    let by_kind = Kind::ALL.into_iter().zip(counts).map(|(kind, count)| (of_kind(kind), count));
+    let rows: Vec<(String, u64)> = named.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(by_kind).collect();
+    let columns = Columns::default()
+        .with("counter", texts(rows.iter().map(|(name, _)| name)))
+        .with("value", UInt64Array::from_iter_values(rows.iter().map(|(_, value)| *value)));
+    vec![columns.batch()]
+}
+
+/// The counters by name.
+pub(in super::super) struct Numbers(BTreeMap<String, u64>);
+
+impl Numbers {
+    pub(in super::super) fn read(rows: &Rows) -> Result<Self, Unreadable> {
+        let (names, values) = (rows.column::<LargeStringArray>("counter")?, rows.column::<UInt64Array>("value")?);
+        Ok(Self((0..rows.len()).map(|row| (names.value(row).to_owned(), values.value(row))).collect()))
+    }
+
+    pub(in super::super) fn get(&self, name: &str) -> Result<u64, Unreadable> {
+        let missing = || Unreadable { table: COUNTERS, column: "counter", problem: format!("lacks {name}") };
+        self.0.get(name).copied().ok_or_else(missing)
+    }
+
+    /// A kind that is not listed was not known when this was written.
+    pub(in super::super) fn counters(&self) -> Result<Counters, Unreadable> {
+        Ok(Counters {
+            applied: Seq(self.get("applied_seq")?),
+            counts: Kind::ALL.map(|kind| self.0.get(&of_kind(kind)).copied().unwrap_or(0)),
+            duplicates: self.get("duplicates")?,
+            late: self.get("late")?,
+        })
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the halves of 128 bits")]
+pub(super) fn record_ids(state: &State) -> Vec<RecordBatch> {
+    let ids = state.ids();
+    let half = |shift: u32| UInt64Array::from_iter_values(ids.iter().map(move |id| (id.to_bits() >> shift) as u64));
+    vec![Columns::default().with("id_high", half(64)).with("id_low", half(0)).batch()]
+}
+
+pub(in super::super) fn read_record_ids(rows: &Rows) -> Result<Vec<RecordId>, Unreadable> {
+    let (high, low) = (rows.column::<UInt64Array>("id_high")?.values(), rows.column::<UInt64Array>("id_low")?.values());
+    let ids = high.iter().zip(low).map(|(&high, &low)| RecordId::from_bits(u128::from(high) << 64 | u128::from(low)));
+    let ids: Vec<RecordId> = ids.collect();
+    if !ids.is_sorted_by(|a, b| a < b) {
+        return Err(rows.unreadable("id_high", "is not sorted"));
+    }
+    Ok(ids)
+}

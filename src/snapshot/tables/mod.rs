@@ -1,0 +1,51 @@
+//! One table per kind of thing a state knows: how it becomes columns, and how columns become it again.
+//!
+//! To add a part of the state: a file here with its batches and its way back, a line in [`TABLES`], a line in `restore`, its columns
+//! in `docs/snapshots.md`. Whoever forgets one of them is told by a test: the digest of a restored state, or the document, differs.
+
+pub(super) mod capabilities;
+pub(super) mod counters;
+pub(super) mod graph;
+pub(super) mod intents;
+pub(super) mod open;
+pub(super) mod predictions;
+pub(super) mod templates;
+pub(super) mod tools;
+pub(super) mod traces;
+pub(super) mod vectors;
+
+use arrow_array::RecordBatch;
+
+use crate::core::state::State;
+
+/// A table and the batches a state fills it with; none if the state has nothing of the kind.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) batches: fn(&State) -> Vec<RecordBatch>,
+}
+
+pub(super) const TABLES: [Table; 23] = [
+    Table { name: counters::COUNTERS, batches: counters::counters },
+    Table { name: counters::RECORD_IDS, batches: counters::record_ids },
+    Table { name: tools::TOOLS, batches: tools::tools },
+    Table { name: capabilities::CAPABILITIES, batches: capabilities::capabilities },
+    Table { name: capabilities::MEMBERS, batches: capabilities::members },
+    Table { name: graph::EDGES, batches: graph::edges },
+    Table { name: graph::TRANSITIONS, batches: graph::transitions },
+    Table { name: templates::TEMPLATES, batches: templates::templates },
+    Table { name: intents::INTENTS, batches: intents::intents },
+    Table { name: intents::WAYS, batches: intents::ways },
+    Table { name: vectors::TEXTS, batches: vectors::texts },
+    Table { name: vectors::MODELS, batches: vectors::models },
+    Table { name: vectors::EMBEDDINGS[0], batches: |state| vectors::embeddings(state, 0) },
+    Table { name: vectors::EMBEDDINGS[1], batches: |state| vectors::embeddings(state, 1) },
+    Table { name: predictions::PARAMETERS, batches: predictions::parameters },
+    Table { name: predictions::THRESHOLDS, batches: predictions::thresholds },
+    Table { name: predictions::PREDICTIONS, batches: predictions::predictions },
+    Table { name: predictions::OPEN_PREDICTIONS, batches: predictions::open_predictions },
+    Table { name: predictions::SCORES, batches: predictions::scores },
+    Table { name: open::OPEN_EXECUTIONS, batches: open::open_executions },
+    Table { name: open::OPEN_STEPS, batches: open::open_steps },
+    Table { name: traces::TRACES, batches: traces::traces },
+    Table { name: traces::STEPS, batches: traces::steps },
+];

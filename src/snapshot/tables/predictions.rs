@@ -1,0 +1,164 @@
+//! `parameters`: the weights of the model that predicts, and the curvature by which they learn. `thresholds`: how predictions of each
+//! outcome fared. `predictions`, `open_predictions`, `scores`: what was predicted, what waits for its outcome, and how it went.
+
+use arrow_array::builder::{ListBuilder, UInt32Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt32Type};
+use arrow_array::{Float64Array, LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
+
+use super::super::columns::{Columns, Rows, number_lists, optional_texts, text_at, text_lists, texts};
+use super::super::error::Unreadable;
+use super::graph::symbol_name;
+use crate::core::graph::transition::Symbol;
+use crate::core::id::{ExecutionId, RecordId, Seq};
+use crate::core::predict::logit::Logit;
+use crate::core::predict::score::{Scored, Scores, Served};
+use crate::core::predict::signals::{LIVE, SIGNALS, Signal};
+use crate::core::predict::threshold::{Posterior, Thresholds};
+use crate::core::state::State;
+
+pub(in super::super) const PARAMETERS: &str = "parameters";
+pub(in super::super) const THRESHOLDS: &str = "thresholds";
+pub(in super::super) const PREDICTIONS: &str = "predictions";
+pub(in super::super) const OPEN_PREDICTIONS: &str = "open_predictions";
+pub(in super::super) const SCORES: &str = "scores";
+
+const WEIGHT: &str = "weight";
+const CURVATURE: &str = "curvature";
+
+/// One row per weight, then one per cell of the curvature.
+pub(super) fn parameters(state: &State) -> Vec<RecordBatch> {
+    let logit = &state.predictor.logit;
+    let weights = Signal::ALL.into_iter().zip(logit.weights()).map(|(signal, value)| (WEIGHT, signal, None, *value));
+    let live = || Signal::ALL.into_iter().take(LIVE);
+    let cells = live()
+        .zip(logit.curvature())
+        .flat_map(|(row, values)| live().zip(values).map(move |(column, value)| (CURVATURE, row, Some(column), *value)));
+    let rows: Vec<_> = weights.chain(cells).collect();
+    let columns = Columns::default()
+        .with("parameter", texts(rows.iter().map(|row| row.0)))
+        .with("signal", texts(rows.iter().map(|row| row.1.name())))
+        .with_optional("other_signal", optional_texts(rows.iter().map(|row| row.2.map(Signal::name))))
+        .with("value", Float64Array::from_iter_values(rows.iter().map(|row| row.3)));
+    vec![columns.batch()]
+}
+
+pub(in super::super) fn read_parameters(rows: &Rows, examples: u64) -> Result<Logit, Unreadable> {
+    let text = |name| rows.column::<LargeStringArray>(name);
+    let (parameters, signals, others) = (text("parameter")?, text("signal")?, text("other_signal")?);
+    let values = rows.column::<Float64Array>("value")?;
+    let index = |name: &str| {
+        let at = Signal::ALL.into_iter().position(|signal| signal.name() == name);
+        at.ok_or_else(|| rows.unreadable("signal", format!("holds '{name}', which this program does not know")))
+    };
+    let (mut weights, mut curvature) = ([0.0; SIGNALS], [[0.0; LIVE]; LIVE]);
+    for row in 0..rows.len() {
+        let at = index(signals.value(row))?;
+        let slot = match text_at(others, row) {
+            Some(other) => {
+                let other = index(other)?;
+                curvature.get_mut(at).and_then(|cells| cells.get_mut(other))
+            }
+            None => weights.get_mut(at),
+        };
+        let unknown = || rows.unreadable("parameter", format!("holds '{}' where it does not belong", parameters.value(row)));
+        *slot.ok_or_else(unknown)? = values.value(row);
+    }
+    Ok(Logit::from_rows(weights, curvature, examples))
+}
+
+pub(super) fn thresholds(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.predictor.thresholds.iter();
+    let columns = Columns::default()
+        .with("outcome_symbol", UInt32Array::from_iter_values(rows().map(|(symbol, _)| symbol.to_bits())))
+        .with("outcome", texts(rows().map(|(symbol, _)| symbol_name(state, symbol))))
+        .with("alpha", Float64Array::from_iter_values(rows().map(|(_, posterior)| posterior.alpha)))
+        .with("beta", Float64Array::from_iter_values(rows().map(|(_, posterior)| posterior.beta)));
+    vec![columns.batch()]
+}
+
+pub(in super::super) fn read_thresholds(rows: &Rows) -> Result<Thresholds, Unreadable> {
+    let symbols = rows.column::<UInt32Array>("outcome_symbol")?;
+    let (alpha, beta) = (rows.column::<Float64Array>("alpha")?, rows.column::<Float64Array>("beta")?);
+    let posterior = |row: usize| Posterior { alpha: alpha.value(row), beta: beta.value(row) };
+    Ok(Thresholds::from_rows((0..rows.len()).map(|row| (Symbol::from_bits(symbols.value(row)), posterior(row)))))
+}
+
+pub(super) fn predictions(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.predictor.scores.all_served().map(|(_, served)| served);
+    let mut symbols = ListBuilder::new(UInt32Builder::new());
+    for served in rows() {
+        for (symbol, _) in &served.ranked {
+            symbols.values().append_option(symbol.map(Symbol::to_bits));
+        }
+        symbols.append(true);
+    }
+    let name = |(symbol, _): &(Option<Symbol>, f64)| symbol.map_or_else(String::new, |symbol| symbol_name(state, symbol));
+    let columns = Columns::default()
+        .with("prediction", texts(state.predictor.scores.all_served().map(|(id, _)| id.to_string())))
+        .with_optional("execution", optional_texts(rows().map(|served| served.execution.as_ref().map(ExecutionId::as_str))))
+        .with("based_on_seq", UInt64Array::from_iter_values(rows().map(|served| served.based_on_seq.0)))
+        .with("calls", UInt64Array::from_iter_values(rows().map(|served| served.calls as u64)))
+        .with("ranked_symbols", symbols.finish())
+        .with("ranked", text_lists(rows().map(|served| served.ranked.iter().map(name))))
+        .with("ranked_p", number_lists::<Float64Type>(rows().map(|served| served.ranked.iter().map(|(_, p)| *p))));
+    vec![columns.batch()]
+}
+
+fn id_at(rows: &Rows, column: &LargeStringArray, row: usize) -> Result<RecordId, Unreadable> {
+    column.value(row).parse().map_err(|problem| rows.unreadable("prediction", problem))
+}
+
+fn read_served(rows: &Rows) -> Result<Vec<(RecordId, Served)>, Unreadable> {
+    let (ids, executions) = (rows.column::<LargeStringArray>("prediction")?, rows.column::<LargeStringArray>("execution")?);
+    let (based_on, calls) = (rows.column::<UInt64Array>("based_on_seq")?, rows.column::<UInt64Array>("calls")?);
+    let (symbols, chances) = (rows.column::<ListArray>("ranked_symbols")?, rows.column::<ListArray>("ranked_p")?);
+    let served = |row: usize| {
+        let (symbols, chances) = (symbols.value(row), chances.value(row));
+        let symbols = symbols.as_primitive::<UInt32Type>().iter().map(|bits| bits.map(Symbol::from_bits));
+        let execution = text_at(executions, row).map(str::parse).transpose();
+        let served = Served {
+            execution: execution.map_err(|problem| rows.unreadable("execution", problem))?,
+            based_on_seq: Seq(based_on.value(row)),
+            calls: usize::try_from(calls.value(row)).map_err(|problem| rows.unreadable("calls", problem))?,
+            ranked: symbols.zip(chances.as_primitive::<Float64Type>().values().iter().copied()).collect(),
+        };
+        Ok((id_at(rows, ids, row)?, served))
+    };
+    (0..rows.len()).map(served).collect()
+}
+
+pub(super) fn open_predictions(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.predictor.scores.open();
+    let columns = Columns::default()
+        .with("execution", texts(rows().map(|(execution, _)| execution.as_str())))
+        .with("prediction", texts(rows().map(|(_, prediction)| prediction.to_string())));
+    vec![columns.batch()]
+}
+
+fn read_open(rows: &Rows) -> Result<Vec<(ExecutionId, RecordId)>, Unreadable> {
+    let (executions, ids) = (rows.column::<LargeStringArray>("execution")?, rows.column::<LargeStringArray>("prediction")?);
+    let open = |row: usize| {
+        let execution = executions.value(row).parse().map_err(|problem| rows.unreadable("execution", problem))?;
+        Ok((execution, id_at(rows, ids, row)?))
+    };
+    (0..rows.len()).map(open).collect()
+}
+
+pub(super) fn scores(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.predictor.scores.all_scored();
+    let columns = Columns::default()
+        .with("seq", UInt64Array::from_iter_values(rows().map(|scored| scored.seq.0)))
+        .with("p", Float64Array::from_iter_values(rows().map(|scored| scored.p)))
+        .with("rank", UInt32Array::from_iter_values(rows().map(|scored| scored.rank)))
+        .with("p_right", Float64Array::from_iter_values(rows().map(|scored| scored.p_right)));
+    vec![columns.batch()]
+}
+
+pub(in super::super) fn read_scores(served: &Rows, open: &Rows, rows: &Rows, total: u64) -> Result<Scores, Unreadable> {
+    let (seqs, ranks) = (rows.column::<UInt64Array>("seq")?, rows.column::<UInt32Array>("rank")?);
+    let (p, p_right) = (rows.column::<Float64Array>("p")?, rows.column::<Float64Array>("p_right")?);
+    let scored =
+        |row: usize| Scored { seq: Seq(seqs.value(row)), p: p.value(row), rank: ranks.value(row), p_right: p_right.value(row) };
+    Ok(Scores::from_rows(read_served(served)?, read_open(open)?, (0..rows.len()).map(scored), total))
+}

@@ -1,0 +1,90 @@
+//! `tools`: every tool pml has heard of, in the order of the log. The row number is the tool's position.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, BooleanArray, LargeStringArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array};
+
+use super::super::columns::{Columns, Rows, optional_texts, optional_times, text_at, texts, time_at};
+use super::super::error::Unreadable;
+use crate::core::event::{Json, ToolAnnotations, ToolRegistered};
+use crate::core::graph::Node;
+use crate::core::state::State;
+use crate::core::tool::{Tool, Tools};
+
+pub(in super::super) const TOOLS: &str = "tools";
+
+pub(super) fn tools(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.tools.rows();
+    let said = |get: fn(&ToolRegistered) -> Option<&str>| {
+        optional_texts(rows().map(move |tool| tool.registration.as_ref().and_then(|registration| get(registration))))
+    };
+    let hint = |get: fn(&ToolAnnotations) -> Option<bool>| -> BooleanArray {
+        rows().map(|tool| tool.registration.as_ref()?.annotations.as_ref().and_then(get)).collect()
+    };
+    let annotated = |tool: &Tool| tool.registration.as_ref().is_some_and(|registration| registration.annotations.is_some());
+    let count = |get: fn(&Tool) -> u64| UInt64Array::from_iter_values(rows().map(get));
+    let columns = Columns::default()
+        .with("node", UInt32Array::from_iter_values((0..).take(rows().len()).map(|at| Node::tool(at).to_bits())))
+        .with("tool", texts(rows().map(|tool| tool.id.as_str())))
+        .with("server", texts(rows().map(|tool| tool.id.server())))
+        .with_optional("name", said(|registration| Some(&registration.name)))
+        .with_optional("description", said(|registration| Some(&registration.description)))
+        .with_optional("input_schema", said(|registration| registration.input_schema.as_ref().map(Json::as_str)))
+        .with_optional("output_schema", said(|registration| registration.output_schema.as_ref().map(Json::as_str)))
+        .with("annotated", rows().map(|tool| Some(annotated(tool))).collect::<BooleanArray>())
+        .with_optional("title", said(|registration| registration.annotations.as_ref()?.title.as_deref()))
+        .with_optional("read_only", hint(|hints| hints.read_only))
+        .with_optional("destructive", hint(|hints| hints.destructive))
+        .with_optional("idempotent", hint(|hints| hints.idempotent))
+        .with_optional("open_world", hint(|hints| hints.open_world))
+        .with("removed", rows().map(|tool| Some(tool.removed)).collect::<BooleanArray>())
+        .with("calls", count(|tool| tool.calls))
+        .with("successes", count(|tool| tool.successes))
+        .with("duration_total_ms", count(|tool| tool.duration_total_ms))
+        .with("timed_calls", count(|tool| tool.timed_calls))
+        .with_optional("last_used", optional_times(rows().map(|tool| tool.last_used)));
+    vec![columns.batch()]
+}
+
+pub(in super::super) fn read_tools(rows: &Rows) -> Result<Tools, Unreadable> {
+    let text = |name| rows.column::<LargeStringArray>(name);
+    let flag = |name| rows.column::<BooleanArray>(name);
+    let count = |name| rows.column::<UInt64Array>(name);
+    let (ids, names, descriptions) = (text("tool")?, text("name")?, text("description")?);
+    let (input, output, titles) = (text("input_schema")?, text("output_schema")?, text("title")?);
+    let (annotated, removed) = (flag("annotated")?, flag("removed")?);
+    let hints = [flag("read_only")?, flag("destructive")?, flag("idempotent")?, flag("open_world")?];
+    let (calls, successes) = (count("calls")?, count("successes")?);
+    let (durations, timed) = (count("duration_total_ms")?, count("timed_calls")?);
+    let last_used = rows.column::<TimestampMicrosecondArray>("last_used")?;
+    let json = |column, row| text_at(column, row).map(Json::from_valid);
+    let tool = |row: usize| {
+        let id: crate::core::id::ToolId = ids.value(row).parse().map_err(|problem| rows.unreadable("tool", problem))?;
+        let annotations = annotated.value(row).then(|| {
+            let [read_only, destructive, idempotent, open_world] =
+                hints.map(|column| column.is_valid(row).then(|| column.value(row)));
+            let title = text_at(titles, row).map(str::to_owned);
+            ToolAnnotations { title, read_only, destructive, idempotent, open_world }
+        });
+        let registration = text_at(names, row).map(|name| ToolRegistered {
+            tool: id.clone(),
+            name: name.to_owned(),
+            description: text_at(descriptions, row).unwrap_or_default().to_owned(),
+            input_schema: json(input, row),
+            output_schema: json(output, row),
+            annotations,
+        });
+        Ok(Tool {
+            id,
+            registration: registration.map(Arc::new),
+            removed: removed.value(row),
+            calls: calls.value(row),
+            successes: successes.value(row),
+            duration_total_ms: durations.value(row),
+            timed_calls: timed.value(row),
+            last_used: time_at(last_used, row),
+        })
+    };
+    let tools: Vec<Tool> = (0..rows.len()).map(tool).collect::<Result<_, Unreadable>>()?;
+    Ok(Tools::from_rows(tools))
+}

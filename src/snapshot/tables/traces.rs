@@ -1,0 +1,189 @@
+//! `traces`: the executions closed last, oldest first. `steps`: their steps, in the order of the traces and of the steps within them.
+//!
+//! A start reads nothing of them but the ids: [`Packed`] keeps both files as they are and decodes the pages of one trace when
+//! somebody asks for it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, BooleanArray, LargeStringArray, ListArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array,
+};
+
+use super::super::columns::{Columns, Rows, optional_texts, text_at, text_lists, texts, times};
+use super::super::error::{Unreadable, Unusable};
+use super::super::parquet::Encoded;
+use crate::core::event::{TraceCompleted, TraceStep};
+use crate::core::id::StepId;
+use crate::core::state::State;
+use crate::core::time::Timestamp;
+use crate::core::trace::closed::{Closed, Pack, PackedTraces};
+
+pub(in super::super) const TRACES: &str = "traces";
+pub(in super::super) const STEPS: &str = "steps";
+
+/// What was packed when the state was restored, less what is forgotten; then what was folded since.
+pub(super) fn traces(state: &State) -> Vec<RecordBatch> {
+    let closed = state.executions.closed();
+    let kept = Packed::of(closed).map(|(packed, gone)| {
+        let batch = packed.traces.read(&[]).expect("it was read when the state was restored");
+        batch.slice(gone, batch.num_rows() - gone)
+    });
+    kept.into_iter().chain([trace_rows(&closed.folded().collect::<Vec<_>>())]).collect()
+}
+
+pub(super) fn steps(state: &State) -> Vec<RecordBatch> {
+    let closed = state.executions.closed();
+    let kept = Packed::of(closed).map(|(packed, gone)| {
+        let batch = packed.steps.read(&[]).expect("it was read when the state was restored");
+        let gone = packed.first_step[gone];
+        batch.slice(gone, batch.num_rows() - gone)
+    });
+    kept.into_iter().chain([step_rows(&closed.folded().collect::<Vec<_>>())]).collect()
+}
+
+fn trace_rows(traces: &[&TraceCompleted]) -> RecordBatch {
+    let rows = || traces.iter().copied();
+    let flag = |get: fn(&TraceCompleted) -> bool| rows().map(|row| Some(get(row))).collect::<BooleanArray>();
+    let count = |row: &TraceCompleted| u32::try_from(row.steps.len()).expect("executions have far fewer than 2^32 steps");
+    Columns::default()
+        .with("execution", texts(rows().map(|row| row.execution.as_str())))
+        .with_optional("session", optional_texts(rows().map(|row| row.session.as_ref().map(|session| session.as_str()))))
+        .with_optional("agent", optional_texts(rows().map(|row| row.agent.as_deref())))
+        .with("intent", texts(rows().map(|row| &row.intent)))
+        .with("success", flag(|row| row.success))
+        .with("started", times(rows().map(|row| row.started)))
+        .with("ended", times(rows().map(|row| row.ended)))
+        .with("abandoned", flag(|row| row.abandoned))
+        .with_optional("code", optional_texts(rows().map(|row| row.code.as_deref())))
+        .with("steps", UInt32Array::from_iter_values(rows().map(count)))
+        .batch()
+}
+
+fn step_rows(traces: &[&TraceCompleted]) -> RecordBatch {
+    let rows = || traces.iter().flat_map(|trace| trace.steps.iter());
+    let numbered = traces.iter().flat_map(|trace| (0..).take(trace.steps.len()));
+    let executions = traces.iter().flat_map(|trace| trace.steps.iter().map(|_| trace.execution.as_str()));
+    Columns::default()
+        .with("execution", texts(executions))
+        .with("position", UInt32Array::from_iter_values(numbered))
+        .with("step", texts(rows().map(|row| row.step.as_str())))
+        .with("tool", texts(rows().map(|row| row.tool.text())))
+        .with("depends_on", text_lists(rows().map(|row| row.depends_on.iter().map(StepId::as_str))))
+        .with("success", rows().map(|row| Some(row.success)).collect::<BooleanArray>())
+        .with_optional("duration_ms", rows().map(|row| row.duration_ms).collect::<UInt64Array>())
+        .with_optional("error_kind", optional_texts(rows().map(|row| row.error_kind.as_deref())))
+        .batch()
+}
+
+/// Both files, and where the steps of each trace begin.
+#[derive(Debug)]
+pub(in super::super) struct Packed {
+    traces: Encoded,
+    steps: Encoded,
+    /// One more than there are traces.
+    first_step: Vec<usize>,
+}
+
+impl Packed {
+    fn of(closed: &Closed) -> Option<(&Self, usize)> {
+        let (packed, gone) = closed.pack()?;
+        let packed: &dyn Any = packed;
+        Some((packed.downcast_ref().expect("only snapshots pack traces"), gone))
+    }
+
+    fn trace(&self, row: usize) -> Result<TraceCompleted, Unusable> {
+        let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
+        let trace = Rows::new(TRACES, self.traces.read_range(row, row + 1).map_err(parquet)?);
+        let (from, to) = (self.first_step[row], self.first_step[row + 1]);
+        let steps = Rows::new(STEPS, self.steps.read_range(from, to).map_err(parquet)?);
+        Ok(read_trace(&trace, 0, read_steps(&steps, 0, to - from)?)?)
+    }
+
+    /// Every trace, oldest first.
+    pub(in super::super) fn all(&self) -> Result<Vec<TraceCompleted>, Unusable> {
+        let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
+        let traces = Rows::new(TRACES, self.traces.read(&[]).map_err(parquet)?);
+        let steps = Rows::new(STEPS, self.steps.read(&[]).map_err(parquet)?);
+        let trace =
+            |row: usize| Ok(read_trace(&traces, row, read_steps(&steps, self.first_step[row], self.first_step[row + 1])?)?);
+        (0..traces.len()).map(trace).collect()
+    }
+}
+
+impl PackedTraces for Packed {
+    fn unpack(&self, row: usize) -> TraceCompleted {
+        self.trace(row).expect("the files are as they were written: their hashes were checked")
+    }
+}
+
+/// Takes both files as the closed executions.
+pub(in super::super) fn pack(traces: Encoded, steps: Encoded) -> Result<Closed, Unusable> {
+    let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
+    let rows = Rows::new(TRACES, traces.read(&["execution", "steps"]).map_err(parquet)?);
+    let (executions, counts) = (rows.column::<LargeStringArray>("execution")?, rows.column::<UInt32Array>("steps")?);
+    let mut first_step = Vec::with_capacity(rows.len() + 1);
+    first_step.push(0);
+    for count in counts.values() {
+        first_step.push(first_step.last().expect("it begins with a zero") + *count as usize);
+    }
+    if first_step.last() != Some(&steps.rows()) {
+        return Err(rows
+            .unreadable("steps", format!("does not add up to the {} rows of {STEPS}.parquet", steps.rows()))
+            .into());
+    }
+    let ids = String::from_utf8(executions.value_data().to_vec()).map_err(|error| rows.unreadable("execution", error))?;
+    let ends = executions.value_offsets()[1..].iter().map(|end| usize::try_from(*end).unwrap_or(0)).collect();
+    Ok(Closed::packed(Pack::new(ids, ends, Arc::new(Packed { traces, steps, first_step }))))
+}
+
+/// Every trace of a state, oldest first.
+pub(in super::super) fn all(state: &State) -> Result<Vec<TraceCompleted>, Unusable> {
+    let closed = state.executions.closed();
+    let mut traces = match Packed::of(closed) {
+        Some((packed, gone)) => packed.all()?.split_off(gone),
+        None => Vec::new(),
+    };
+    traces.extend(closed.folded().cloned());
+    Ok(traces)
+}
+
+fn read_trace(rows: &Rows, row: usize, steps: Vec<TraceStep>) -> Result<TraceCompleted, Unreadable> {
+    let text = |name| rows.column::<LargeStringArray>(name);
+    let flag = |name| Ok(rows.column::<BooleanArray>(name)?.value(row));
+    let time = |name| Ok(Timestamp::from_micros(rows.column::<TimestampMicrosecondArray>(name)?.value(row)));
+    let session = text_at(text("session")?, row).map(str::parse).transpose();
+    Ok(TraceCompleted {
+        execution: text("execution")?.value(row).parse().map_err(|problem| rows.unreadable("execution", problem))?,
+        session: session.map_err(|problem| rows.unreadable("session", problem))?,
+        agent: text_at(text("agent")?, row).map(str::to_owned),
+        intent: text("intent")?.value(row).to_owned(),
+        steps,
+        success: flag("success")?,
+        started: time("started")?,
+        ended: time("ended")?,
+        abandoned: flag("abandoned")?,
+        code: text_at(text("code")?, row).map(str::to_owned),
+    })
+}
+
+fn read_steps(rows: &Rows, from: usize, to: usize) -> Result<Vec<TraceStep>, Unreadable> {
+    let text = |name| rows.column::<LargeStringArray>(name);
+    let (ids, tools, error_kinds) = (text("step")?, text("tool")?, text("error_kind")?);
+    let depends_on = rows.column::<ListArray>("depends_on")?;
+    let (successes, durations) = (rows.column::<BooleanArray>("success")?, rows.column::<UInt64Array>("duration_ms")?);
+    let id = |text: &str| text.parse::<StepId>().map_err(|problem| rows.unreadable("step", problem));
+    let step = |row: usize| {
+        let on = depends_on.value(row);
+        Ok(TraceStep {
+            step: id(ids.value(row))?,
+            tool: tools.value(row).parse().map_err(|problem| rows.unreadable("tool", problem))?,
+            depends_on: on.as_string::<i64>().iter().flatten().map(id).collect::<Result<_, Unreadable>>()?,
+            success: successes.value(row),
+            duration_ms: durations.is_valid(row).then(|| durations.value(row)),
+            error_kind: text_at(error_kinds, row).map(str::to_owned),
+        })
+    };
+    (from..to).map(step).collect()
+}

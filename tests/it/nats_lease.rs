@@ -1,0 +1,107 @@
+//! Of several processes with the role execution one takes events; when it goes, another one does.
+
+use std::time::Duration;
+
+use pml::actors::turn::Turn;
+use pml::nats::Lease;
+use serde_json::json;
+
+use crate::nats_serve::{eventually_async, json_of};
+use crate::nats_server::{NatsServer, connect, settings};
+use crate::run::whole;
+use crate::server::{Server, eventually, pml};
+
+const LENGTH: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_held_by_one_and_passes_on_when_it_is_released_or_its_holder_dies() {
+    let server = NatsServer::start();
+    let settings = settings(&[server.url()]);
+    let seek = async |holder: &str| {
+        let nats = connect(&settings).await;
+        (Lease::seek(&nats, "trainer", holder.to_owned(), LENGTH).await.unwrap(), nats)
+    };
+    let (first, _connection) = seek("first").await;
+    assert_eq!(*first.turn().borrow(), Turn::Held);
+    let (second, second_connection) = seek("second").await;
+    assert_eq!(*second.turn().borrow(), Turn::Waiting(Some("first".to_owned())));
+    // Longer than a lease: the holder goes on writing.
+    tokio::time::sleep(LENGTH * 2).await;
+    assert_eq!((&*first.turn().borrow(), second.turn().borrow().is_held()), (&Turn::Held, false));
+
+    let mut turn = second.turn();
+    first.release().await;
+    turn.wait_for(Turn::is_held).await.unwrap();
+    let (third, _connection) = seek("third").await;
+    assert_eq!(*third.turn().borrow(), Turn::Waiting(Some("second".to_owned())));
+    // Dies without a word: its threads go with its connection.
+    drop((second, second_connection));
+    third.turn().wait_for(Turn::is_held).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_without_a_server_stops_before_its_time_is_over_and_goes_on_when_it_is_back() {
+    let mut server = NatsServer::start();
+    let nats = connect(&settings(&[server.url()])).await;
+    let lease = Lease::seek(&nats, "trainer", "only".to_owned(), LENGTH).await.unwrap();
+    let mut turn = lease.turn();
+    server.kill9();
+    let gone = tokio::time::timeout(LENGTH, turn.wait_for(|turn| !turn.is_held()));
+    assert!(gone.await.is_ok(), "still believes that it holds the lease");
+    server.run();
+    turn.wait_for(Turn::is_held).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_with_the_role_waits_says_so_and_takes_over() {
+    let nats = NatsServer::start();
+    let serve = || Server::serving(&["--nats", &nats.url()], &[("NATS__LEASE_MS", "1000")]);
+    let mut first = serve();
+    first.accept(&whole("e1"));
+    let mut second = serve();
+    let ready = second.get("/readyz");
+    assert_eq!((ready.status, &ready.json()["waiting"]["for"]), (503, &json!("execution")), "{ready:?}");
+    let answer = second.post(&whole("e2"));
+    assert!(answer.status == 503 && answer.text.contains("belongs to another one"), "{answer:?}");
+
+    first.kill9();
+    eventually("the second process to take over", || (second.get("/readyz").status == 200).then_some(()));
+    second.accept(&whole("e2"));
+    // Agents on NATS do not notice: the queue is taken by whoever has the role.
+    let event = whole("e3");
+    let client = async_nats::jetstream::new(async_nats::connect(nats.url()).await.unwrap());
+    for event in event.as_array().unwrap() {
+        let subject = event["type"].as_str().unwrap().replacen("pml.", "pml.default.in.", 1);
+        client.publish(subject, event.to_string().into()).await.unwrap().await.unwrap();
+    }
+    assert_eq!(second.closed_trace("e3")["status"], "completed");
+
+    first.restart();
+    assert_eq!(first.get("/readyz").status, 503, "it comes back as the one that waits");
+    assert_eq!(second.terminate(), Some(0));
+    eventually_async(async || (first.get("/readyz").status == 200).then_some(())).await;
+    first.accept(&whole("e4"));
+    let state = first.settled_state();
+    assert_eq!((&state["events"]["trace.completed"], &state["duplicates"]), (&json!(4), &json!(0)));
+    let verified = json_of(pml().args(["log", "verify", "--nats", &nats.url()]));
+    assert_eq!(verified["digest"], state["digest"]);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long another process takes is measured by the wall's clock")]
+fn a_pml_whose_servers_are_gone_stops_within_seconds() {
+    let mut nats = NatsServer::start();
+    let mut server = Server::serving(&["--nats", &nats.url()], &[]);
+    server.accept(&whole("e1"));
+    nats.kill9();
+    // Something is under way that cannot be finished.
+    let url = server.url().to_owned();
+    let waiting = std::thread::spawn(move || {
+        let request = crate::server::agent().post(format!("{url}/v1/events")).header("content-type", "application/json");
+        crate::server::Answer::read(request.send(whole("e2").to_string())).map(|answer| answer.status).ok()
+    });
+    let told = std::time::Instant::now();
+    assert_eq!(server.terminate(), Some(0));
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
+    assert_ne!(waiting.join().unwrap(), Some(202), "nothing is acknowledged that is not stored");
+}
