@@ -3,10 +3,13 @@
 //! take milliseconds: ask on a thread that may block.
 
 mod answer;
+mod foresight;
+mod predict;
 mod request;
 
 use std::sync::Arc;
 
+use crate::actors::graph_sync::Views;
 use crate::actors::index::Indexed;
 use crate::actors::measures::Measured;
 use crate::actors::measures::tool_vectors;
@@ -14,7 +17,6 @@ use crate::config::Config;
 use crate::core::event::EmbeddingComputed;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::id::Callee;
 use crate::core::rank::discover::{Only, Wanted, discover};
 use crate::core::rank::search::search_tools;
 use crate::core::rank::{Clause, Index, Question};
@@ -23,6 +25,8 @@ use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
+pub use foresight::{Foreseen, Foresight};
+pub use predict::{AskedMode, PredictAnswer, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
 
 /// Why a question was not answered.
@@ -42,6 +46,7 @@ impl AskError {
 
 #[derive(Clone)]
 pub struct Asker {
+    views: Views,
     indexed: Indexed,
     measures: Measured,
     /// The configured embedder and the built-in one: while another model takes over, the vectors that serve may be the latter's.
@@ -50,28 +55,25 @@ pub struct Asker {
 }
 
 impl Asker {
-    pub(crate) fn new(indexed: Indexed, measures: Measured, configured: SharedEmbedder, intent_bytes_max: usize) -> Self {
-        Self { indexed, measures, embedders: [configured, embed::builtin()].into(), intent_bytes_max }
+    pub(crate) fn new(
+        views: Views,
+        indexed: Indexed,
+        measures: Measured,
+        configured: SharedEmbedder,
+        intent_bytes_max: usize,
+    ) -> Self {
+        Self { views, indexed, measures, embedders: [configured, embed::builtin()].into(), intent_bytes_max }
     }
 
     /// For a state at rest, such as that of a log no server holds. Vectors it lacks are computed and not recorded.
     pub fn of_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
         let embedder = embed::open(&config.embedding)?;
-        loop {
-            let lacking = state.vectors.lacking(embedder.model().as_str(), config.embedding.batch_texts_max);
-            let texts: Vec<&str> = lacking.iter().map(|(_, text)| &**text).collect();
-            if texts.is_empty() {
-                break;
-            }
-            let model = embedder.model().to_string();
-            for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
-                state.vectors.learn(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
-            }
-        }
+        embed_lacking(&mut state, &*embedder, config.embedding.batch_texts_max)?;
         let index = Index::default().update(Arc::new(state)).calibrated();
         let vectors = tool_vectors(index.state());
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);
-        Ok(Self::new(Indexed::fixed(index), Measured::fixed(measures), embedder, config.limits.intent_bytes_max))
+        let (views, indexed) = (Views::fixed(Arc::clone(index.state())), Indexed::fixed(index));
+        Ok(Self::new(views, indexed, Measured::fixed(measures), embedder, config.limits.intent_bytes_max))
     }
 
     /// One ranked list of tools and capabilities.
@@ -114,25 +116,45 @@ impl Asker {
         intent: String,
         work: impl FnOnce(&Self, &Index, Question) -> Result<T, AskError>,
     ) -> Result<T, AskError> {
-        let intent = intent.trim().to_owned();
+        let intent = self.checked(&intent)?;
         if intent.is_empty() {
             return Err(AskError::invalid("intent", "is blank; say what is to be done"));
         }
-        if intent.len() > self.intent_bytes_max {
-            let problem =
-                format!("is {} bytes long, the limit is {} (limits.intent_bytes_max)", intent.len(), self.intent_bytes_max);
-            return Err(AskError::invalid("intent", problem));
-        }
         let index = self.indexed.current();
-        let question = self.question(&index, intent)?;
+        let question = self.question(index.model(), intent)?;
         work(self, &index, question)
     }
 
-    fn question(&self, index: &Index, intent: String) -> Result<Question, AskError> {
-        let serves = |embedder: &&SharedEmbedder| index.model().is_some_and(|model| **model == *embedder.model().as_str());
+    fn checked(&self, intent: &str) -> Result<String, AskError> {
+        let (intent, max) = (intent.trim(), self.intent_bytes_max);
+        if intent.len() > max {
+            let problem = format!("is {} bytes long, the limit is {max} (limits.intent_bytes_max)", intent.len());
+            return Err(AskError::invalid("intent", problem));
+        }
+        Ok(intent.to_owned())
+    }
+
+    /// With vectors of `model`, the one that serves.
+    fn question(&self, model: Option<&Arc<str>>, intent: String) -> Result<Question, AskError> {
+        let serves = |embedder: &&SharedEmbedder| model.is_some_and(|model| **model == *embedder.model().as_str());
         // No embedder of the model that serves: words and popularity still answer.
         let embedder = self.embedders.iter().find(serves);
         Ok(question(embedder.map(|embedder| &**embedder), intent)?)
+    }
+}
+
+/// Gives a state the vectors that it lacks, which no log will hold.
+pub fn embed_lacking(state: &mut State, embedder: &dyn Embedder, batch_texts_max: usize) -> Result<(), EmbedError> {
+    loop {
+        let lacking = state.vectors.lacking(embedder.model().as_str(), batch_texts_max);
+        let texts: Vec<&str> = lacking.iter().map(|(_, text)| &**text).collect();
+        if texts.is_empty() {
+            return Ok(());
+        }
+        let model = embedder.model().to_string();
+        for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
+            state.vectors.learn(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
+        }
     }
 }
 
@@ -153,14 +175,6 @@ pub fn question(embedder: Option<&dyn Embedder>, intent: String) -> Result<Quest
 /// All zeros is what a model says about a text it knows nothing of.
 fn known(vector: Vec<f32>) -> Option<Vec<f32>> {
     vector.iter().any(|value| *value != 0.0).then_some(vector)
-}
-
-/// The node of an id, if the state knows it.
-fn node(state: &State, callee: &Callee) -> Option<Node> {
-    match callee {
-        Callee::Tool(id) => state.tools.position(id).map(Node::tool),
-        Callee::Capability(id) => state.capabilities.position(*id).map(Node::capability),
-    }
 }
 
 /// Whether a tool is offered: related tools that were withdrawn are of no use.

@@ -9,27 +9,35 @@
 //! | 4 | the server cannot be reached |
 //! | 5 | verification found damage |
 
+mod archive;
+mod backup;
 mod bench;
 mod copy;
 mod dead;
 mod demo;
+mod diff;
 mod discover;
 mod doctor;
 mod embed;
+mod emit;
 mod eval;
+mod fork;
 mod import;
 mod key;
 mod log;
 mod outcome;
 mod output;
+mod predict;
+mod prequential;
 mod publish;
 mod related;
 mod remote;
+mod replay;
 mod scratch;
 mod serve;
 mod source;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -69,10 +77,22 @@ enum Command {
     Export(import::ExportArguments),
     /// Which tool or capability fits an intent, and why
     Discover(discover::Arguments),
+    /// What comes next, given an intent and the tools called so far
+    Predict(predict::Arguments),
     /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
     Related(related::Arguments),
     /// Compare what pml answers with plain baselines, on traces it has not seen
     Eval(eval::Arguments),
+    /// Go through history once more: show a past state, write it as a new data directory, or publish it as a live stream
+    Replay(replay::Arguments),
+    /// What changed between two moments: tools, capabilities, edges, and what is found for an intent
+    Diff(diff::Arguments),
+    /// Begin a new data directory with the history of another log up to a moment, under other settings
+    Fork(fork::Arguments),
+    /// Keep the log in one file, also that of a running server
+    Backup(backup::BackupArguments),
+    /// Make a data directory from such a file
+    Restore(backup::RestoreArguments),
     /// Look at the log
     #[command(subcommand)]
     Log(log::Command),
@@ -116,7 +136,7 @@ pub fn main() -> ExitCode {
     let environment = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
     let outcome = Config::load(cli.config.as_deref(), environment)
         .map_err(Failure::from)
-        .and_then(|config| run(cli.command, config, &output));
+        .and_then(|config| run(cli.command, cli.config.as_deref(), config, &output));
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(Failure { code, error }) => {
@@ -126,7 +146,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command, config: Config, output: &Output) -> Outcome {
+fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -> Outcome {
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
@@ -134,8 +154,14 @@ fn run(command: Command, config: Config, output: &Output) -> Outcome {
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
+        Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
+        Command::Replay(arguments) => on_actors(replay::run(arguments, config, output)),
+        Command::Diff(arguments) => on_actors(diff::run(arguments, config, output)),
+        Command::Fork(arguments) => on_actors(fork::run(arguments, file, config, output)),
+        Command::Backup(arguments) => on_actors(backup::backup(arguments, config, output)),
+        Command::Restore(arguments) => on_actors(backup::restore(arguments, config, output)),
         Command::Log(command) => on_actors(log::run(command, config, output)),
         Command::Dead(command) => on_actors(dead::run(command, config, output)),
         Command::Embed(arguments) => embed::run(arguments, config, output),

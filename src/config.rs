@@ -47,6 +47,7 @@ pub struct Config {
     pub trace: Trace,
     pub graph_sync: GraphSync,
     pub embedding: Embedding,
+    pub prediction: Prediction,
     pub graph: Graph,
     pub templates: Templates,
     pub nats: Nats,
@@ -161,6 +162,24 @@ pub enum EmbedderKind {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Prediction {
+    pub serve: Serve,
+    pub ranked_max: usize,
+    pub waiting_max: usize,
+    pub fresh_ms: u64,
+    pub mailbox: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Serve {
+    Asked,
+    All,
+    None,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Graph {
     pub measures_every_ms: u64,
     pub category_edges: bool,
@@ -232,10 +251,7 @@ impl Config {
     pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
         if let Some(path) = file {
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-            let origin = path.display().to_string();
-            let overrides: Table = text.parse().map_err(|error: toml::de::Error| invalid(&origin, error.message()))?;
-            merge(&mut table, overrides);
+            merge(&mut table, read(path)?);
         }
         let mut library = None;
         for (name, value) in environment {
@@ -264,6 +280,21 @@ impl Config {
         config
     }
 
+    /// What `file` sets and `settings` (dotted keys) set otherwise, as the text of a configuration file that is known to work.
+    pub fn overrides(file: Option<&Path>, settings: &[(String, String)]) -> Result<String, ConfigError> {
+        let mut overrides = file.map(read).transpose()?.unwrap_or_default();
+        for (key, value) in settings {
+            let path = key.replace('.', "__");
+            merge(&mut overrides, nested(&path, value).ok_or_else(|| invalid(key, "names no key"))?);
+        }
+        let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
+        merge(&mut table, overrides.clone());
+        let config: Self =
+            Value::Table(table).try_into().map_err(|error: toml::de::Error| invalid("settings", error.to_string().trim()))?;
+        config.validate()?;
+        Ok(overrides.to_string())
+    }
+
     /// Another address than the configured one, under the same rules.
     pub fn set_listen(&mut self, listen: SocketAddr) -> Result<(), ConfigError> {
         self.http.listen = listen;
@@ -286,6 +317,9 @@ impl Config {
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
             ("embedding.threads", self.embedding.threads),
             ("embedding.batch_texts_max", self.embedding.batch_texts_max),
+            ("prediction.ranked_max", self.prediction.ranked_max),
+            ("prediction.waiting_max", self.prediction.waiting_max),
+            ("prediction.mailbox", self.prediction.mailbox),
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
@@ -316,6 +350,11 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn read(path: &Path) -> Result<Table, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    text.parse().map_err(|error: toml::de::Error| invalid(&path.display().to_string(), error.message()))
 }
 
 fn invalid(origin: &str, problem: impl ToString) -> ConfigError {
@@ -386,6 +425,19 @@ mod tests {
         assert_eq!(config.embedding.library, Path::new("/theirs.so"));
         let config = from_env(&[("PML__EMBEDDING__LIBRARY", "/ours.so"), ("ORT_DYLIB_PATH", "/theirs.so")]).unwrap();
         assert_eq!(config.embedding.library, Path::new("/ours.so"));
+    }
+
+    #[test]
+    fn overrides_are_a_file_that_says_what_was_set() {
+        let set = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            Config::overrides(None, &pairs)
+        };
+        let text = set(&[("trace.settle_ms", "7"), ("workspace", "lab"), ("trace.late_ms", "9")]).unwrap();
+        let expected: Table = "workspace = 'lab'\n[trace]\nsettle_ms = 7\nlate_ms = 9".parse().unwrap();
+        assert_eq!(text.parse::<Table>().unwrap(), expected);
+        assert!(set(&[("trace.setle_ms", "7")]).unwrap_err().to_string().contains("setle_ms"));
+        assert!(set(&[("http.workers", "0")]).unwrap_err().to_string().contains("http.workers: must be at least 1"));
     }
 
     #[test]

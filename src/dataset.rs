@@ -175,6 +175,13 @@ impl TraceLine {
         self.steps.iter().filter_map(|step| step.tool_id.parse().ok())
     }
 
+    /// The tools of the steps from `at` on that could be next: everything they use was made before.
+    pub fn ready(&self, at: usize) -> impl Iterator<Item = ToolId> {
+        let (done, open) = self.steps.split_at(at);
+        let is_done = |on: &String| done.iter().any(|step| step.id == *on);
+        open.iter().filter(move |step| step.depends_on.iter().all(is_done)).filter_map(|step| step.tool_id.parse().ok())
+    }
+
     /// The same trace under another name: the same procedure run once more.
     #[must_use]
     pub fn renamed(&self, trace_id: String) -> Self {

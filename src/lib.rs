@@ -14,10 +14,12 @@
 
 pub mod core;
 
+pub mod backup;
 pub mod bus;
 pub mod clock;
 pub mod dead;
 pub mod embed;
+pub mod history;
 pub mod log;
 pub mod nats;
 

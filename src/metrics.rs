@@ -35,6 +35,9 @@ pub struct Metrics {
     pub(crate) busy: Counter,
     pub(crate) restarts: Family<ByActor, Counter>,
     pub(crate) streams: Gauge,
+    pub(crate) predictions_served: Counter,
+    pub(crate) predictions_dropped: Counter,
+    pub(crate) impressions_dropped: Counter,
     applied: Gauge<u64, AtomicU64>,
     tools: Gauge<u64, AtomicU64>,
     capabilities: Gauge<u64, AtomicU64>,
@@ -53,6 +56,9 @@ impl Metrics {
             busy: Counter::default(),
             restarts: Family::default(),
             streams: Gauge::default(),
+            predictions_served: Counter::default(),
+            predictions_dropped: Counter::default(),
+            impressions_dropped: Counter::default(),
             applied: Gauge::default(),
             tools: Gauge::default(),
             capabilities: Gauge::default(),
@@ -67,6 +73,17 @@ impl Metrics {
         registry.register("requests_busy", "Requests answered with back-pressure", metrics.busy.clone());
         registry.register("actor_restarts", "Actors rebuilt from the log after a failure", metrics.restarts.clone());
         registry.register("event_streams", "Open event streams", metrics.streams.clone());
+        registry.register("predictions_served", "Predictions pushed to subscribers", metrics.predictions_served.clone());
+        registry.register(
+            "predictions_dropped",
+            "Steps without a prediction: a newer step or the end came first, or too many waited",
+            metrics.predictions_dropped.clone(),
+        );
+        registry.register(
+            "impressions_dropped",
+            "Predictions pushed that are not in the log",
+            metrics.impressions_dropped.clone(),
+        );
         registry.register("applied_seq", "Last record folded into the view", metrics.applied.clone());
         registry.register("tools", "Tools known, stubs included", metrics.tools.clone());
         registry.register("capabilities", "Capabilities known", metrics.capabilities.clone());
@@ -77,7 +94,7 @@ impl Metrics {
     }
 
     /// The text a scraper reads; gauges are taken from `view`.
-    pub(crate) fn render(&self, view: &State) -> String {
+    pub fn render(&self, view: &State) -> String {
         self.applied.set(view.applied().0);
         self.tools.set(view.tools.len() as u64);
         self.capabilities.set(view.capabilities.len() as u64);

@@ -16,15 +16,17 @@ pub enum Role {
     GraphSync,
     /// Gives texts their vectors. Several only do some work twice.
     Embedding,
+    /// Tells live executions what comes next. One is enough; with several, subscribers hear each prediction from each.
+    Prediction,
     /// Answers questions over NATS. As many as wanted.
     Query,
 }
 
 /// Named in the design, not part of this program.
-const NOT_BUILT: [&str; 2] = ["trainer", "prediction"];
+const NOT_BUILT: [&str; 1] = ["trainer"];
 
 impl Role {
-    pub const ALL: [Self; 5] = [Self::Execution, Self::Trace, Self::GraphSync, Self::Embedding, Self::Query];
+    pub const ALL: [Self; 6] = [Self::Execution, Self::Trace, Self::GraphSync, Self::Embedding, Self::Prediction, Self::Query];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -32,6 +34,7 @@ impl Role {
             Self::Trace => "trace",
             Self::GraphSync => "graph-sync",
             Self::Embedding => "embedding",
+            Self::Prediction => "prediction",
             Self::Query => "query",
         }
     }
@@ -97,8 +100,11 @@ mod tests {
         assert_eq!("graph-sync".parse(), Ok(Role::GraphSync));
         assert_eq!(
             problem("trainer"),
-            "the role 'trainer' is not built yet; this program has execution, trace, graph-sync, embedding, query"
+            "the role 'trainer' is not built yet; this program has execution, trace, graph-sync, embedding, prediction, query"
         );
-        assert_eq!(problem("cook"), "'cook' is no role; this program has execution, trace, graph-sync, embedding, query");
+        assert_eq!(
+            problem("cook"),
+            "'cook' is no role; this program has execution, trace, graph-sync, embedding, prediction, query"
+        );
     }
 }

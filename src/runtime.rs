@@ -11,13 +11,14 @@ use crate::actors::execution::{self, ExecutionParts};
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::{self, IndexParts, Indexed};
 use crate::actors::measures::{self, Measured, MeasuresParts};
+use crate::actors::prediction::{self, PredictionParts};
 use crate::actors::supervisor::supervise;
 use crate::actors::trace::{self, TraceParts};
 use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Serve};
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
 use crate::core::graph::measures::Measures;
 use crate::core::id::RecordId;
@@ -181,10 +182,11 @@ impl Runtime {
         let (measures_sender, measures) = Measured::channel();
         let (index_sender, indexed) = Indexed::channel();
         let embedder = embed::open(&config.embedding)?;
-        let asker = Asker::new(indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
+        let asker =
+            Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
         let publisher = Publisher::new(publisher_address, Arc::clone(&limits), turn.clone());
-        let arbiters: Vec<actix_rt::Arbiter> = (0..3).map(|_| actix_rt::Arbiter::new()).collect();
+        let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
         let mut runtime = Self {
@@ -231,6 +233,9 @@ impl Runtime {
         }
         if runtime.roles.contains(Role::Embedding) {
             runtime.start_embedding(embedder, stopping.clone());
+        }
+        if runtime.roles.contains(Role::Prediction) && config.prediction.serve != Serve::None {
+            runtime.start_prediction(config, stopping.clone());
         }
         runtime.start_readers_side(config, measures_sender, index_sender, stopping);
         Ok(runtime)
@@ -282,6 +287,21 @@ impl Runtime {
             stop: stopping.clone(),
         };
         self.supervise("embedding", 2, stopping, move || embedding::run(embedding.clone()));
+    }
+
+    fn start_prediction(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
+        let predicting = PredictionParts {
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            asker: self.asker.clone(),
+            bus: Arc::clone(&self.bus),
+            subjects: self.subjects.clone(),
+            clock: self.clock.clone(),
+            metrics: Arc::clone(&self.metrics),
+            settings: config.prediction.clone(),
+            stop: stopping.clone(),
+        };
+        self.supervise("prediction", 3, stopping, move || prediction::run(predicting.clone()));
     }
 
     /// What answers rest on besides the view. Every process may be asked, over HTTP if not over NATS.

@@ -27,6 +27,11 @@ impl Views {
         (sender, Self(receiver))
     }
 
+    /// A view that never changes.
+    pub(crate) fn fixed(state: Arc<State>) -> Self {
+        Self(watch::channel(state).1)
+    }
+
     pub fn current(&self) -> Arc<State> {
         Arc::clone(&self.0.borrow())
     }

@@ -15,8 +15,11 @@ use crate::core::rank::Index;
 /// share of a processor.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_FACTOR: u32 = 3;
-/// When nothing has come for this long, the weights are fitted to all that is remembered.
+/// When nothing has come for this long, the weights are fitted to all that is remembered. Fitting takes a good part of a second, and
+/// whoever publishes would feel it.
 const QUIET: Duration = Duration::from_millis(300);
+/// While something always comes, weights that the memory has outgrown are fitted anew this long after the last time.
+const FIT_EVERY_MS: u64 = 10_000;
 
 /// Readers' side: the newest index.
 #[derive(Clone)]
@@ -59,19 +62,26 @@ pub(crate) struct IndexParts {
 
 /// One life: updates whenever the view is newer than the index.
 pub(crate) async fn run(mut parts: IndexParts) -> Result<(), Failure> {
+    let mut fitted = parts.clock.now();
     while !*parts.stop.borrow_and_update() {
         let previous = Arc::clone(&parts.index.borrow());
         let began = parts.clock.now();
         tokio::select! {
             newer = parts.views.at_least(previous.at().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
-                let update = move || previous.update(view);
-                let index = tokio::task::spawn_blocking(update).await.map_err(|_| Failure::Gone)?;
+                let may_fit = began.millis_since(fitted) >= FIT_EVERY_MS;
+                let update = move || {
+                    let index = previous.update(view);
+                    if may_fit && index.has_outgrown_its_weights() { (index.calibrated(), true) } else { (index, false) }
+                };
+                let (index, fit) = tokio::task::spawn_blocking(update).await.map_err(|_| Failure::Gone)?;
+                fitted = if fit { parts.clock.now() } else { fitted };
                 parts.index.send_replace(Arc::new(index));
             }
             () = tokio::time::sleep(QUIET), if previous.can_be_calibrated() && !previous.is_calibrated() => {
                 let fit = move || Index::clone(&previous).calibrated();
                 let index = tokio::task::spawn_blocking(fit).await.map_err(|_| Failure::Gone)?;
+                fitted = parts.clock.now();
                 parts.index.send_replace(Arc::new(index));
             }
             _ = parts.stop.changed() => continue,

@@ -6,6 +6,7 @@
 //! | [`trace`] | the log | `core::trace` | `trace.completed` |
 //! | [`graph_sync`] | the log | `core::state` | views for readers, `notify.*` on the bus |
 //! | [`embedding`] | views | `core::vectors` | `embedding.computed` |
+//! | [`prediction`] | the log, the index | `core::live`, `core::rank` | `prediction.served`, `predict.*` on the bus |
 //! | [`index`] | views | `core::rank` | the index that questions are compared with |
 //! | [`measures`] | views | `core::graph::measures` | measures for readers |
 //!
@@ -18,6 +19,7 @@ mod follow;
 pub(crate) mod graph_sync;
 pub(crate) mod index;
 pub(crate) mod measures;
+pub(crate) mod prediction;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
 pub mod turn;

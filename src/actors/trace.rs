@@ -235,7 +235,7 @@ fn wait_ms(open: &OpenExecution, settings: &config::Trace) -> u64 {
 }
 
 /// The record that closes an execution. Its id follows from the execution's, so that closing twice is one record.
-fn trace_record(execution: &ExecutionId, open: &OpenExecution) -> NewRecord {
+pub(crate) fn trace_record(execution: &ExecutionId, open: &OpenExecution) -> NewRecord {
     let trace = open.complete(execution, !open.has_finished());
     let cause = open.started_by();
     let cause_text = cause.map(|id| id.to_string()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AskError, limited, node, wanted};
+use super::{AskError, limited, wanted};
 use crate::core::graph::Node;
 use crate::core::id::Callee;
 use crate::core::rank::discover::{Only, Wanted};
@@ -97,11 +97,10 @@ impl SearchCapabilitiesRequest {
 
 /// The nodes of the tools in use. One that is not known has no neighbours either and is left out.
 pub(super) fn context(state: &State, tools: &[String]) -> Result<Vec<Node>, AskError> {
-    let mut nodes = Vec::new();
-    for tool in tools {
-        let callee: Callee =
-            tool.parse().map_err(|problem| AskError::invalid("context_tools", format!("'{tool}' {problem}")))?;
-        nodes.extend(node(state, &callee));
-    }
-    Ok(nodes)
+    Ok(callees("context_tools", tools)?.iter().filter_map(|callee| state.find(callee)).collect())
+}
+
+pub(super) fn callees(field: &'static str, texts: &[String]) -> Result<Vec<Callee>, AskError> {
+    let parse = |text: &String| text.parse().map_err(|problem| AskError::invalid(field, format!("'{text}' {problem}")));
+    texts.iter().map(parse).collect()
 }

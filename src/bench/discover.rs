@@ -85,7 +85,7 @@ fn embedding(name: &'static str, embedder: &dyn Embedder, intents: &[&str]) -> a
     Ok(Case { case: name, value: percentile(&mut times, 0.5), unit: "us", floor: None, ratio: None })
 }
 
-fn micros(watch: &Stopwatch) -> f64 {
+pub(super) fn micros(watch: &Stopwatch) -> f64 {
     watch.elapsed().as_secs_f64() * 1e6
 }
 
@@ -95,7 +95,7 @@ fn micros(watch: &Stopwatch) -> f64 {
     clippy::cast_sign_loss,
     reason = "a position in a short list"
 )]
-fn percentile(values: &mut [f64], share: f64) -> f64 {
+pub(super) fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * share) as usize]
 }
@@ -133,7 +133,7 @@ fn index_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Re
 }
 
 /// The shipped tools first, then variants of them, each with the description of one and some words of another.
-fn tool(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
+pub(super) fn tool(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     let description = |at: usize| match &demo.tools[at % demo.tools.len()].event {
         Event::ToolRegistered(tool) => (tool.tool.clone(), tool.description.clone()),
         other => unreachable!("a dataset's tools are registrations, not {}", other.kind()),
@@ -155,7 +155,7 @@ fn tool(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     Ok(fact(id, Event::ToolRegistered(event)))
 }
 
-fn completed(trace: &TraceLine) -> anyhow::Result<NewRecord> {
+pub(super) fn completed(trace: &TraceLine) -> anyhow::Result<NewRecord> {
     let mut executions = crate::core::trace::Executions::default();
     let events = trace.events(Timestamp::from_micros(0)).map_err(|problem| anyhow::anyhow!(problem))?;
     let execution = events[0].event.execution().expect("a trace begins with its start").clone();
@@ -167,6 +167,6 @@ fn completed(trace: &TraceLine) -> anyhow::Result<NewRecord> {
     Ok(fact(id, Event::TraceCompleted(open.complete(&execution, false))))
 }
 
-fn fact(id: RecordId, event: Event) -> NewRecord {
+pub(super) fn fact(id: RecordId, event: Event) -> NewRecord {
     NewRecord { id, time: Timestamp::from_micros(0), source: "bench".into(), causation: None, event }
 }

@@ -5,7 +5,9 @@ mod client;
 pub mod discover;
 pub mod ingest;
 pub mod nats;
+pub mod predict;
 pub mod replay;
+pub mod stream;
 mod workload;
 
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
 //! | `from_agents` | from a NATS client through the work queue into the folded state; pipelined | raw pipelined publishes of the same bytes |
 //! | `fold` (replay) | a start: the whole stream into the folded state | a raw ordered consumer that only counts |
 
-mod server;
+pub(super) mod server;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub async fn ingest(config: &Config, program: &Path, scratch: &Path, events: usi
     ])
 }
 
-fn on(server: &Server, config: &Config, append: AppendMode) -> Config {
+pub(super) fn on(server: &Server, config: &Config, append: AppendMode) -> Config {
     let mut config = config.clone();
     config.nats.servers = vec![Secret::new(server.url())];
     config.nats.append = append;
@@ -65,7 +65,7 @@ fn on(server: &Server, config: &Config, append: AppendMode) -> Config {
     config
 }
 
-async fn connect(config: &Config) -> anyhow::Result<Nats> {
+pub(super) async fn connect(config: &Config) -> anyhow::Result<Nats> {
     let workspace: Workspace = config.workspace.parse()?;
     Ok(Nats::connect(&config.nats, Subjects::new(workspace)).await?)
 }
@@ -87,7 +87,7 @@ async fn raw_stream(nats: &Nats) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn headers(id: &str) -> HeaderMap {
+pub(super) fn headers(id: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(NATS_MESSAGE_ID, id);
     headers

@@ -33,6 +33,7 @@ pub async fn upholds_the_contract(make: impl AsyncFn() -> SharedBus, lag: Lag) {
     nothing_is_kept_for_those_who_come_later(make().await).await;
     a_slow_subscriber_is_told_what_it_missed(make().await, lag).await;
     dropping_a_subscription_leaves_the_others_alone(make().await).await;
+    whoever_listens_is_listed(make().await).await;
     a_waiting_subscriber_is_woken(make().await).await;
     subscriptions_end_when_the_bus_is_gone(make().await).await;
 }
@@ -86,6 +87,19 @@ pub async fn workspaces_and_sessions_do_not_hear_each_other(bus: SharedBus) {
     assert_eq!(texts(&mut dotted, 1).await, ["dotted"]);
     assert_eq!(texts(&mut starred, 1).await, ["starred"]);
     assert_eq!(texts(&mut notices, 1).await, ["notice"]);
+}
+
+pub async fn whoever_listens_is_listed(bus: SharedBus) {
+    let place = Place::new();
+    assert_eq!(bus.listeners(), []);
+    let first = place.subscribe(&bus, "a").await;
+    let second = place.subscribe(&bus, "b.>").await;
+    assert_eq!(bus.listeners().len(), 2);
+    drop(first);
+    let [left] = bus.listeners().try_into().expect("one is left");
+    assert!(left.matches(&place.subject("b.c")) && !left.matches(&place.subject("a")));
+    drop(second);
+    assert_eq!(bus.listeners(), []);
 }
 
 pub async fn nothing_is_kept_for_those_who_come_later(bus: SharedBus) {

@@ -68,6 +68,10 @@ impl Bus for MemoryBus {
         let deliveries = stream::poll_fn(move |context| lock(&registration.queue).poll(context));
         ready(Ok(Subscription::new(deliveries.boxed()))).boxed()
     }
+
+    fn listeners(&self) -> Vec<Pattern> {
+        lock(&self.routes).subscribers.values().map(|(pattern, _)| pattern.clone()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -52,11 +52,16 @@ pub enum Delivery {
 ///   wait, further ones are dropped for it, and for it alone.
 /// - Each run of dropped messages MUST be reported by exactly one [`Delivery::Lagged`], at its place in the order, with their number.
 ///   A subscriber that has taken all that waited learns of a run at its end at once, not only with the next message.
+/// - `listeners` MUST hold the pattern of every subscription made through this value and not dropped, and no other. Others may listen
+///   elsewhere: what nobody here listens to may still be heard.
 /// - Dropping the subscription ends it. Once the bus is gone, a subscription delivers what waits and then `None`.
 pub trait Bus: Send + Sync + 'static {
     fn publish(&self, subject: Subject, payload: Arc<[u8]>) -> BoxFuture<'static, Result<(), BusError>>;
 
     fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>>;
+
+    /// What is listened to in this process.
+    fn listeners(&self) -> Vec<Pattern>;
 }
 
 pub type SharedBus = Arc<dyn Bus>;

@@ -4,6 +4,7 @@
 //! a slow subscriber is told exactly what it missed instead of being cut off by the client library. A subscription holds for
 //! what this bus publishes after it; messages of other connections follow as soon as the server has seen the subscription.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -28,9 +29,18 @@ enum Command {
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
+/// The subscriptions of this process; the server does not tell of others.
+#[derive(Default)]
+struct Listeners {
+    patterns: BTreeMap<u64, Pattern>,
+    /// Never used twice.
+    last_number: u64,
+}
+
 pub struct NatsBus {
     nats: Nats,
     commands: mpsc::Sender<Command>,
+    listeners: Arc<Mutex<Listeners>>,
     /// Dropped with the bus, which ends its subscriptions.
     alive: watch::Sender<()>,
 }
@@ -52,7 +62,7 @@ impl NatsBus {
                 }
             }
         });
-        Self { nats, commands, alive: watch::Sender::new(()) }
+        Self { nats, commands, listeners: Arc::default(), alive: watch::Sender::new(()) }
     }
 
     fn command(&self, command: Command) -> Result<(), BusError> {
@@ -73,12 +83,15 @@ async fn subscribe(client: &async_nats::Client, pattern: &Pattern) -> Result<Sub
 struct Registration {
     queue: Arc<Mutex<Queue>>,
     filling: tokio::task::JoinHandle<()>,
+    number: u64,
+    listeners: Arc<Mutex<Listeners>>,
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         // The task holds the client's subscriber, whose end unsubscribes.
         self.filling.abort();
+        lock(&self.listeners).patterns.remove(&self.number);
     }
 }
 
@@ -90,17 +103,29 @@ impl Bus for NatsBus {
     fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>> {
         let (nats, alive) = (self.nats.clone(), self.alive.subscribe());
         let (reply, answer) = oneshot::channel();
-        let asked = self.command(Command::Subscribe(pattern, reply));
+        let listeners = Arc::clone(&self.listeners);
+        let asked = self.command(Command::Subscribe(pattern.clone(), reply));
         async move {
             asked?;
             let subscriber = answer.await.map_err(|_| BusError::Closed)?.map_err(BusError::Unavailable)?;
             let queue = Arc::new(Mutex::new(Queue::new(queue_len_max)));
             let filling = nats.spawn(fill(subscriber, Closing(Arc::clone(&queue)), alive));
-            let registration = Registration { queue, filling };
+            let number = {
+                let mut listeners = lock(&listeners);
+                listeners.last_number += 1;
+                let number = listeners.last_number;
+                listeners.patterns.insert(number, pattern);
+                number
+            };
+            let registration = Registration { queue, filling, number, listeners };
             let deliveries = stream::poll_fn(move |context| lock(&registration.queue).poll(context));
             Ok(Subscription::new(deliveries.boxed()))
         }
         .boxed()
+    }
+
+    fn listeners(&self) -> Vec<Pattern> {
+        lock(&self.listeners).patterns.values().cloned().collect()
     }
 }
 

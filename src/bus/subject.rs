@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::core::event::Kind;
-use crate::core::id::SessionId;
+use crate::core::id::{ExecutionId, SessionId};
 
 /// Longest workspace name, in bytes.
 pub const WORKSPACE_LEN_MAX: usize = 64;
@@ -41,6 +41,20 @@ pub struct Subject(Arc<str>);
 impl Subject {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Subject {
+    /// The subject of a kind below this prefix.
+    #[must_use]
+    pub fn below(&self, kind: Kind) -> Self {
+        Self(format!("{self}.{kind}").into())
+    }
+
+    /// Whether what is published at or below it would be kept as a fact or a refusal of some workspace.
+    pub fn is_kept(&self) -> bool {
+        let mut tokens = self.0.split('.');
+        tokens.next() == Some("pml") && tokens.nth(1).is_none_or(|class| ["in", "log", "dead"].contains(&class))
     }
 }
 
@@ -206,6 +220,15 @@ impl Subjects {
         self.subject("predict", &encoded_token(session.as_str()))
     }
 
+    /// The prediction stream of an execution that belongs to no session.
+    pub fn predict_execution(&self, execution: &ExecutionId) -> Subject {
+        self.subject("predict", &encoded_token(execution.as_str()))
+    }
+
+    pub fn all_predictions(&self) -> Pattern {
+        self.all("predict")
+    }
+
     /// Derived news, such as a capability that was learned.
     pub fn notify(&self, what: &str) -> Subject {
         self.subject("notify", &encoded_path(what))
@@ -329,11 +352,25 @@ mod tests {
         assert_eq!(subjects.log(Kind::TraceCompleted).as_str(), "pml.acme.log.trace.completed");
         assert_eq!(subjects.dead("unknown_kind").as_str(), "pml.acme.dead.unknown_kind");
         assert_eq!(subjects.predict(&session("s-1")).as_str(), "pml.acme.predict.s-1");
+        assert_eq!(subjects.predict_execution(&"e.1".parse().unwrap()).as_str(), "pml.acme.predict.e=2E1");
+        assert!(subjects.all_predictions().matches(&subjects.predict(&session("*"))));
         assert_eq!(subjects.notify("capability.learned").as_str(), "pml.acme.notify.capability.learned");
         assert_eq!(subjects.question("discover").as_str(), "pml.acme.q.discover");
         assert_eq!(subjects.all_notices().as_str(), "pml.acme.notify.>");
         assert!(subjects.all_notices().matches(&subjects.notify("model")));
         assert!(!subjects.all_notices().matches(&Subjects::new(Workspace::default()).notify("model")));
+    }
+
+    #[test]
+    fn nothing_is_told_again_where_pml_would_take_it_for_news() {
+        let prefix = |text: &str| text.parse::<Subject>().unwrap();
+        assert_eq!(prefix("again.yesterday").below(Kind::StepFinished).as_str(), "again.yesterday.step.finished");
+        for kept in ["pml", "pml.default", "pml.default.in", "pml.default.log", "pml.x.dead.y"] {
+            assert!(prefix(kept).is_kept(), "{kept}");
+        }
+        for free in ["again", "pml-again", "pml.default.again", "pml.default.login"] {
+            assert!(!prefix(free).is_kept(), "{free}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, ingest, replay};
+use crate::bench::{self, Case, discover, ingest, predict, replay, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -17,6 +17,10 @@ pub(super) enum Command {
     Ingest(IngestArguments),
     /// Answering discover, next to embedding the question and one product with every vector
     Discover,
+    /// Answering predict, next to embedding the question and one product with every vector
+    Predict,
+    /// From publishing a step to hearing what comes next, embedded and over NATS, next to a bare NATS round trip
+    Stream(StreamArguments),
     /// Folding a log at start, next to a raw scan that only decodes
     Replay(ReplayArguments),
 }
@@ -49,11 +53,25 @@ pub(super) struct ReplayArguments {
     nats: NatsArguments,
 }
 
+#[derive(Args)]
+pub(super) struct StreamArguments {
+    /// How long each rate is held
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// The nats-server to start
+    #[arg(long, env = "PML_NATS_SERVER", value_name = "PATH", default_value = "nats-server")]
+    nats_server: PathBuf,
+}
+
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     let scratch = Scratch::new("bench")?;
     let path = scratch.path();
     let (name, cases) = match command {
         Command::Discover => ("discover", discover::run(&config)?),
+        Command::Predict => ("predict", predict::run()?),
+        Command::Stream(StreamArguments { seconds, nats_server }) => {
+            ("stream", stream::run(&config, &nats_server, path, seconds).await?)
+        }
         Command::Ingest(IngestArguments { events, nats }) if nats.nats => {
             ("ingest", bench::nats::ingest(&config, &nats.nats_server, path, events).await?)
         }

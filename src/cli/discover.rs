@@ -8,6 +8,7 @@ use super::source::Source;
 use super::{Outcome, Place};
 use crate::ask::{Asker, DiscoverRequest, Filter, ItemType};
 use crate::config::Config;
+use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -24,6 +25,9 @@ pub(super) struct Arguments {
     /// Also the tools often used before and after
     #[arg(long)]
     related: bool,
+    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME")]
+    at: Option<Moment>,
     #[command(flatten)]
     place: Place,
 }
@@ -35,10 +39,11 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         limit: Some(arguments.limit.into()),
         include_related: arguments.related,
     };
-    let answer = match Source::open(&arguments.place, &config).await? {
-        Source::Server(remote) => remote.ask("/v1/discover", &json!(request))?,
-        source => {
-            let asker = Asker::of_state(source.state().await?, &config).map_err(anyhow::Error::from)?;
+    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+        (Source::Server(remote), None) => remote.ask("/v1/discover", &json!(request))?,
+        (source, at) => {
+            let state = source.state(at.unwrap_or(Moment::Now)).await?;
+            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
             json!(asker.discover(request).map_err(anyhow::Error::from)?)
         }
     };

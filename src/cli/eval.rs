@@ -1,23 +1,28 @@
 //! `pml eval`: how good the answers are, next to plain baselines, on traces pml has not seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::embed::Choice;
 use super::import::{events_of, publish_all};
 use super::output::Output;
+use super::prequential;
 use super::scratch::Scratch;
 use super::{Failure, Outcome};
+use crate::actors::measures::tool_vectors;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::core::graph::measures::Measures;
 use crate::core::rank::Index;
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
 use crate::embed;
 use crate::eval::metrics::Discover;
+use crate::eval::next::{self, Next, next};
+use crate::eval::next_rankers::NextRanker;
 use crate::eval::rankers::Ranker;
 use crate::eval::{Split, discover, mean};
 use crate::runtime::Runtime;
@@ -36,12 +41,17 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
     #[command(flatten)]
+    prequential: prequential::Arguments,
+    #[command(flatten)]
     choice: Choice,
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
-    let Arguments { directory, train, test, folds, choice } = arguments;
+    let Arguments { directory, train, test, folds, prequential, choice } = arguments;
     choice.apply(&mut config);
+    if prequential.prequential {
+        return prequential::run(prequential, &directory, &config, output).await;
+    }
     let clock = Clock::system();
     let began = clock.now();
     let load = |file: &str| -> anyhow::Result<Vec<TraceLine>> { Ok(Dataset::load(&directory, file, clock.now())?.traces) };
@@ -54,12 +64,14 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     }
     let embedder = embed::open(&config.embedding)?;
     let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
-    let (mut scores, mut learn_ms, mut answer_ms) = (Vec::new(), 0, 0);
+    let (mut scores, mut steps, mut learn_ms, mut answer_ms) = (Vec::new(), Vec::new(), 0, 0);
     for split in &splits {
         let start = clock.now();
         let index = learn(&config, &directory, split.train.clone(), &clock).await?;
         let learnt = clock.now();
         scores.push(discover(&index, &*embedder, &split.test)?);
+        let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));
+        steps.push(next(index.state(), &measures, &*embedder, split)?);
         learn_ms += learnt.millis_since(start);
         answer_ms += clock.now().millis_since(learnt);
         bar.inc(split.train.len() as u64);
@@ -71,6 +83,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         tools: Dataset::load(&directory, folds.as_deref().unwrap_or(&train), clock.now())?.tools.len(),
         train: splits.iter().map(|split| split.train.len()).sum::<usize>() / splits.len(),
         rankers: mean(&scores),
+        next: next::mean(&steps),
         seconds: [("learn", learn_ms), ("answer", answer_ms), ("all", clock.now().millis_since(began))],
     };
     output.json(&report.json());
@@ -100,6 +113,7 @@ struct Report {
     tools: usize,
     train: usize,
     rankers: BTreeMap<&'static str, Discover>,
+    next: BTreeMap<&'static str, Next>,
     seconds: [(&'static str, u64); 3],
 }
 
@@ -109,8 +123,14 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let rankers: Value =
-            self.rankers.iter().map(|(name, discover)| ((*name).to_owned(), json!({"discover": discover}))).collect();
+        let names: BTreeSet<&str> = self.rankers.keys().chain(self.next.keys()).copied().collect();
+        let parts = |name: &str| {
+            let mut parts = Map::new();
+            parts.extend(self.rankers.get(name).map(|discover| ("discover".to_owned(), json!(discover))));
+            parts.extend(self.next.get(name).map(|next| ("next".to_owned(), json!(next))));
+            Value::Object(parts)
+        };
+        let rankers: Value = names.into_iter().map(|name| (name.to_owned(), parts(name))).collect();
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
         let seconds: Value = self.seconds.iter().map(|(what, ms)| ((*what).to_owned(), json!(*ms as f64 / 1000.0))).collect();
         json!({
@@ -136,5 +156,33 @@ impl Report {
         };
         let header = ["discover, in %", "hit@1", "recall@5", "recall@10", "MRR", "NDCG@5"];
         output.table(&header, Ranker::ALL.iter().filter_map(row).collect::<Vec<_>>());
+        self.print_next(output);
+    }
+
+    fn print_next(&self, output: &Output) {
+        let percent = |value: f64| format!("{:.1}", value * 100.0);
+        let within = |value: f64, half: f64| format!("{:.1} \u{b1}{:.1}", value * 100.0, half * 100.0);
+        let row = |ranker: &NextRanker| {
+            let Next { all, first, unseen, .. } = self.next.get(ranker.name())?;
+            let values = [
+                ranker.name().to_owned(),
+                within(all.hit1, all.hit1_ci),
+                percent(all.hit3),
+                within(all.mrr, all.mrr_ci),
+                percent(all.ready1),
+                percent(first.hit1),
+                percent(unseen.hit1),
+                percent(unseen.mrr),
+            ];
+            Some(values.to_vec())
+        };
+        let header = ["next, in %", "hit@1", "hit@3", "MRR", "ready@1", "first hit@1", "unseen hit@1", "unseen MRR"];
+        output.table(&header, NextRanker::ALL.iter().filter_map(row).collect::<Vec<_>>());
+        if let Some(Next { all, unseen, calibration: Some(calibration), .. }) = self.next.get(NextRanker::Pml.name()) {
+            output.say(format!(
+                "{} steps, {} of them in sequences never learnt from; calibration error of pml {:.3} over {} steps and ends",
+                all.n, unseen.n, calibration.ece, calibration.n
+            ));
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::core::event::{Event, Kind, Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::history::Moment;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -19,6 +20,8 @@ pub(super) enum Command {
     Cat(CatArguments),
     /// Copy a log from a data directory to NATS or back; the state folded from the copy is the same, bit for bit
     Copy(super::copy::Arguments),
+    /// Write the records as Parquet files, by day; a second run adds what is new
+    Export(super::archive::Arguments),
     /// Read every record, check the order, fold everything and print the digest
     Verify(VerifyArguments),
 }
@@ -40,9 +43,9 @@ pub(super) struct CatArguments {
     /// First position
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Last position
-    #[arg(long)]
-    to: Option<u64>,
+    /// Last position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME", default_value = "now")]
+    to: Moment,
     /// Only records of this kind
     #[arg(long)]
     kind: Option<String>,
@@ -61,6 +64,7 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
         Command::Tail(arguments) => tail(arguments, &config, output).await,
         Command::Cat(arguments) => cat(arguments, &config, output).await,
         Command::Copy(arguments) => super::copy::run(arguments, &config, output).await,
+        Command::Export(arguments) => super::archive::run(arguments, &config, output).await,
         Command::Verify(arguments) => verify(arguments, &config, output).await,
     }
 }
@@ -91,7 +95,7 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
     };
     let source = Source::open(&arguments.place, config).await?;
     let reading = source.visit(Seq(arguments.from.saturating_sub(1)), |record| {
-        if arguments.to.is_some_and(|to| record.seq.0 > to) {
+        if !arguments.to.includes(&record) {
             return Ok(false);
         }
         if kind.is_none_or(|kind| record.event().kind() == kind) {
@@ -128,6 +132,7 @@ fn summary(event: &Event) -> String {
         Event::TraceCompleted(event) => format!("{}  {} steps, {}", event.execution, event.steps.len(), outcome(event.success)),
         Event::EmbeddingComputed(event) => format!("{} {}", event.model, event.text_hash),
         Event::PredictionServed(event) => format!("{} candidates", event.ranked.len()),
+        Event::LogForked(event) => format!("after {} of another log, {} settings", event.parent_seq, event.settings.len()),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
 use crate::core::id::Callee;
 use crate::gateway::{RelatedDto, node};
+use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -25,14 +26,17 @@ pub(super) struct Arguments {
     /// Neighbours per direction and community mates, at most
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
+    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME")]
+    at: Option<Moment>,
     #[command(flatten)]
     place: Place,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    let answer = match Source::open(&arguments.place, &config).await? {
-        Source::Server(remote) => ask(&remote, &arguments)?,
-        source => compute(&source, &arguments, &config).await?,
+    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+        (Source::Server(remote), None) => ask(&remote, &arguments)?,
+        (source, _) => compute(&source, &arguments, &config).await?,
     };
     output.json(&answer);
     print(&answer, output);
@@ -46,7 +50,7 @@ fn ask(remote: &Remote, arguments: &Arguments) -> anyhow::Result<Value> {
 
 /// The measures of a log that no server holds, by the same rules.
 async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> anyhow::Result<Value> {
-    let state = source.state().await?;
+    let state = source.state(arguments.at.unwrap_or(Moment::Now)).await?;
     let find = |callee: &Callee| -> anyhow::Result<Node> {
         node(&state, callee).ok_or_else(|| anyhow::anyhow!("nothing is known about '{callee}'"))
     };

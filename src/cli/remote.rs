@@ -1,6 +1,6 @@
 //! Talking to a running server.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -70,9 +70,18 @@ impl Remote {
 
     /// The lines of a streamed answer.
     pub(super) fn lines(&self, path: &str, accept: &str) -> anyhow::Result<impl Iterator<Item = std::io::Result<String>>> {
+        Ok(BufReader::new(self.stream(path, accept)?).lines())
+    }
+
+    /// The bytes of a streamed answer.
+    pub(super) fn bytes(&self, path: &str) -> anyhow::Result<impl Read> {
+        self.stream(path, "application/octet-stream")
+    }
+
+    fn stream(&self, path: &str, accept: &str) -> anyhow::Result<impl Read + use<>> {
         let response = self.send_get(path, accept)?;
         if response.status().is_success() {
-            return Ok(BufReader::new(response.into_body().into_reader()).lines());
+            return Ok(response.into_body().into_reader());
         }
         read_json(response)?;
         anyhow::bail!("{} answered without a stream", self.base)

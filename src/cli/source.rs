@@ -1,6 +1,7 @@
-//! Reading records, from a running server, from a data directory or from NATS.
+//! Reading records, from a running server, from a data directory, from NATS or from Parquet files.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Place;
 use super::remote::Remote;
@@ -10,50 +11,46 @@ use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::log::{EventLog, JetStreamLog, RedbLog};
+use crate::history::{Archive, Moment};
+use crate::log::{JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
 use crate::runtime::open_log;
 
 const BATCH_RECORDS: usize = 4_096;
 
 pub(super) enum Source {
-    Directory(Box<RedbLog>),
-    Nats(Box<JetStreamLog>),
+    /// Of a data directory, or on NATS.
+    Log(SharedLog),
     Server(Remote),
+    Archive(Archive),
 }
 
 impl Source {
     pub(super) async fn open(place: &Place, config: &Config) -> anyhow::Result<Self> {
         match (&place.data, &place.nats) {
-            (Some(directory), _) => Ok(Self::Directory(Box::new(open_existing(directory, config)?))),
-            (None, Some(urls)) => Ok(Self::Nats(Box::new(open_on_nats(urls, config).await?))),
+            (Some(directory), _) => Ok(Self::Log(Arc::new(open_existing(directory, config)?))),
+            (None, Some(urls)) => Ok(Self::Log(Arc::new(open_on_nats(urls, config).await?))),
             (None, None) => Ok(Self::Server(Remote::new(place, config))),
-        }
-    }
-
-    /// The log itself, where there is no server in between.
-    fn log(&self) -> Option<&dyn EventLog> {
-        match self {
-            Self::Directory(log) => Some(log.as_ref()),
-            Self::Nats(log) => Some(log.as_ref()),
-            Self::Server(_) => None,
         }
     }
 
     pub(super) fn tail(&self) -> anyhow::Result<Seq> {
         match self {
-            Self::Directory(log) => Ok(*log.tail().borrow()),
-            Self::Nats(log) => Ok(*log.tail().borrow()),
+            Self::Log(log) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),
+            Self::Archive(archive) => Ok(archive.last().map_or(Seq::ZERO, |(seq, _)| seq)),
         }
     }
 
-    /// Everything folded.
-    pub(super) async fn state(&self) -> anyhow::Result<State> {
+    /// What was known at a moment.
+    pub(super) async fn state(&self, at: Moment) -> anyhow::Result<State> {
         let mut state = State::default();
         let fold = |record: Record| {
-            state.apply(&record);
-            Ok(true)
+            let included = at.includes(&record);
+            if included {
+                state.apply(&record);
+            }
+            Ok(included)
         };
         self.visit(Seq::ZERO, fold).await?;
         Ok(state)
@@ -61,26 +58,48 @@ impl Source {
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.
     pub(super) async fn visit(&self, after: Seq, mut visit: impl FnMut(Record) -> anyhow::Result<bool>) -> anyhow::Result<()> {
-        if let Self::Server(remote) = self {
-            let path = format!("/v1/events?from={}", after.next());
-            for line in remote.lines(&path, "application/x-ndjson")? {
-                if !visit(parse_record(&line?)?)? {
-                    break;
+        self.walk(after, async |record| visit(record)).await
+    }
+
+    /// The same for a visitor that takes its time.
+    pub(super) async fn walk(
+        &self,
+        after: Seq,
+        mut visit: impl AsyncFnMut(Record) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Log(log) => {
+                let mut after = after;
+                loop {
+                    let records = log.read(after, BATCH_RECORDS).await?;
+                    let Some(last) = records.last() else { return Ok(()) };
+                    after = last.seq;
+                    for record in records {
+                        if !visit(record).await? {
+                            return Ok(());
+                        }
+                    }
                 }
             }
-            return Ok(());
-        }
-        let (log, mut after) = (self.log().expect("everything but a server is a log"), after);
-        loop {
-            let records = log.read(after, BATCH_RECORDS).await?;
-            let Some(last) = records.last() else { return Ok(()) };
-            after = last.seq;
-            for record in records {
-                if !visit(record)? {
-                    return Ok(());
+            Self::Server(remote) => {
+                let path = format!("/v1/events?from={}", after.next());
+                for line in remote.lines(&path, "application/x-ndjson")? {
+                    if !visit(parse_record(&line?)?).await? {
+                        break;
+                    }
+                }
+            }
+            Self::Archive(archive) => {
+                for records in archive.read(after) {
+                    for record in records? {
+                        if !visit(record).await? {
+                            return Ok(());
+                        }
+                    }
                 }
             }
         }
+        Ok(())
     }
 }
 

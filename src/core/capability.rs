@@ -3,6 +3,7 @@
 //! Identity is the digest of the canonical structure (`structure`), so the same procedure from different agents is one capability.
 //! `Capabilities` is the table with the incidence: members, levels, parents.
 
+mod procedures;
 pub mod structure;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -14,8 +15,9 @@ use super::digest::{Digestible, Writer};
 use super::event::{CapabilityDeclared, Json, TraceCompleted};
 use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
-use super::id::{CapabilityId, Seq};
+use super::id::{Callee, CapabilityId, Seq};
 use super::text::described;
+use procedures::Procedures;
 pub use structure::Structure;
 
 /// Distinct intents kept per capability, the latest ones.
@@ -134,6 +136,7 @@ impl Capability {
 pub struct Capabilities {
     positions: OrdMap<CapabilityId, u32>,
     table: Vector<Arc<Capability>>,
+    procedures: Procedures,
 }
 
 impl Capabilities {
@@ -148,11 +151,17 @@ impl Capabilities {
         position
     }
 
+    /// The identity of a run of `calls` with data flow between their positions; `callees` are the same calls by name.
+    pub fn identify(&mut self, calls: &[Node], callees: &[&Callee], flow: &[(usize, usize)]) -> CapabilityId {
+        self.procedures.identity(calls, flow, || Structure::canonical(callees, flow).0)
+    }
+
     /// Eager learning: the first run in which everything succeeded makes a capability; every run of the same structure counts for
     /// or against it. Returns the id if it is new.
     pub fn observe_run(
         &mut self,
-        (id, structure): (CapabilityId, Structure),
+        id: CapabilityId,
+        structure: impl FnOnce() -> Structure,
         calls: &[Node],
         trace: &TraceCompleted,
         seq: Seq,
@@ -164,6 +173,7 @@ impl Capabilities {
         }
         let position = known.unwrap_or_else(|| self.intern(id, seq));
         if known.is_none() {
+            let structure = structure();
             let name = structure.summary();
             self.fill(position, structure, calls);
             let capability = self.at_mut(position);

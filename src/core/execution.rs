@@ -21,7 +21,8 @@ pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<
         | Event::TemplateLoaded(_)
         | Event::TraceCompleted(_)
         | Event::EmbeddingComputed(_)
-        | Event::PredictionServed(_) => Ok(()),
+        | Event::PredictionServed(_)
+        | Event::LogForked(_) => Ok(()),
     }
 }
 

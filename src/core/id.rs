@@ -121,20 +121,52 @@ impl fmt::Display for RecordId {
 }
 
 /// A tool of an agent's server, in its one normal form `server:name`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ToolId(Arc<str>);
+///
+/// Carries a hash of its text, by which it is looked up; the order is that of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolId {
+    hash: u64,
+    text: Arc<str>,
+}
 
 impl ToolId {
+    fn new(text: Arc<str>) -> Self {
+        Self { hash: fnv1a(text.as_bytes()), text }
+    }
+
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     pub fn server(&self) -> &str {
-        self.0.split_once(':').expect("a tool id has a server").0
+        self.text.split_once(':').expect("a tool id has a server").0
     }
 
     pub fn name(&self) -> &str {
-        self.0.split_once(':').expect("a tool id has a name").1
+        self.text.split_once(':').expect("a tool id has a name").1
+    }
+
+    /// FNV-1a of the text.
+    pub(crate) const fn own_hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl PartialOrd for ToolId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ToolId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl std::hash::Hash for ToolId {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.hash);
     }
 }
 
@@ -152,9 +184,9 @@ impl FromStr for ToolId {
             Some((CAPABILITY_SERVER, _)) => Err(InvalidId::NotATool(text.to_owned())),
             Some((server, name)) if !server.is_empty() && !name.is_empty() => {
                 if text.len() == server.len() + 1 + name.len() && text.as_bytes()[server.len()] == b':' {
-                    return Ok(Self(text.into()));
+                    return Ok(Self::new(text.into()));
                 }
-                Ok(Self(format!("{server}:{name}").into()))
+                Ok(Self::new(format!("{server}:{name}").into()))
             }
             _ => Err(InvalidId::NoServer(text.to_owned())),
         }
@@ -163,7 +195,7 @@ impl FromStr for ToolId {
 
 impl fmt::Display for ToolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -297,13 +329,13 @@ impl std::hash::Hash for ExecutionId {
     }
 }
 
-/// Passes an [`ExecutionId`]'s own hash on, so that maps are laid out alike in every process.
+/// Passes the hash on that a key carries, as [`ExecutionId`] and [`ToolId`] do, so that maps are laid out alike in every process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnHash(u64);
 
 impl std::hash::Hasher for OwnHash {
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only execution ids are hashed, by write_u64");
+        unreachable!("only keys that carry a hash are hashed, by write_u64");
     }
 
     fn write_u64(&mut self, hash: u64) {

@@ -49,9 +49,11 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         }
         Event::CapabilityDeclared(capability) => check_capability(capability, limits)?,
         Event::ToolRemoved(_) | Event::FeedbackGiven(_) => {}
-        Event::TemplateLoaded(_) | Event::TraceCompleted(_) | Event::EmbeddingComputed(_) | Event::PredictionServed(_) => {
-            unreachable!("kinds that are not publishable were refused above")
-        }
+        Event::TemplateLoaded(_)
+        | Event::TraceCompleted(_)
+        | Event::EmbeddingComputed(_)
+        | Event::PredictionServed(_)
+        | Event::LogForked(_) => unreachable!("kinds that are not publishable were refused above"),
     }
     Ok(())
 }

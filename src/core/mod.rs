@@ -4,8 +4,8 @@
 //! records always give the same state. serde appears in `event/` only, where bytes become facts.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
-//! are admitted), `trace` (how an execution becomes one trace), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold),
-//! `rank` (answers).
+//! are admitted), `trace` (how an execution becomes one trace), `live` (which ones are told what comes next), `graph`, `capability`
+//! and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (what fits an intent), `predict` (what comes next).
 
 pub mod id;
 pub mod time;
@@ -16,6 +16,7 @@ pub mod redact;
 pub mod refusal;
 
 pub mod execution;
+pub mod live;
 pub mod trace;
 
 pub mod capability;
@@ -27,6 +28,8 @@ pub mod tool;
 pub mod vectors;
 
 pub mod digest;
+pub mod seen;
 pub mod state;
 
+pub mod predict;
 pub mod rank;

@@ -4,17 +4,18 @@
 //! goes on folding. Nothing here looks at a clock, at randomness, or at when a record was recorded.
 
 mod learn;
-
-use imbl::OrdSet;
+mod served;
 
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
-use super::event::{CapabilityDeclared, Event, Kind, Record, TemplateLoaded, ToolRegistered};
+use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
 use super::graph::edge::EdgeKind;
-use super::graph::transition::Transitions;
+use super::graph::transition::{Symbol, Transitions};
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
+use super::predict::{Predictor, lesson::study};
+use super::seen::Seen;
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
@@ -30,8 +31,7 @@ pub enum Notice {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     applied: Seq,
-    /// Ids of all records folded: the same id twice is one record, whatever the log below remembers.
-    seen: OrdSet<RecordId>,
+    seen: Seen,
     counts: [u64; Kind::ALL.len()],
     duplicates: u64,
     /// Events of executions that were closed when they came.
@@ -44,6 +44,7 @@ pub struct State {
     pub templates: Templates,
     pub memory: Memory,
     pub vectors: Vectors,
+    pub predictor: Predictor,
 }
 
 impl State {
@@ -53,7 +54,7 @@ impl State {
             return Vec::new();
         }
         self.applied = record.seq;
-        if self.seen.insert(record.fact.id).is_some() {
+        if !self.seen.insert(record.fact.id) {
             self.duplicates += 1;
             return Vec::new();
         }
@@ -66,18 +67,20 @@ impl State {
             Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
             Event::CapabilityDeclared(declared) => self.declare(declared, seq),
             Event::TemplateLoaded(template) => self.load(template),
-            Event::EmbeddingComputed(embedding) => self.vectors.learn(embedding),
+            Event::EmbeddingComputed(embedding) => self.embedded(embedding),
+            Event::PredictionServed(served) => self.serve(served, record.fact.causation),
+            Event::FeedbackGiven(feedback) => self.judge(feedback),
+            Event::StepFinished(step) if in_time => self.settle_step(step, &record.fact, seq),
+            Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`; the last two are kept for prediction, and nothing is derived from
-            // them yet.
+            // What happens in an execution is in `executions`. A fork says where a history comes from, and changes nothing in it.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
             | Event::ExecutionFinished(_)
-            | Event::FeedbackGiven(_)
-            | Event::PredictionServed(_) => {}
+            | Event::LogForked(_) => {}
         }
         Vec::new()
     }
@@ -85,7 +88,20 @@ impl State {
     fn register(&mut self, registration: &ToolRegistered) {
         let before = self.tools.get(&registration.tool).and_then(Tool::text);
         self.tools.register(registration.clone());
-        self.text_changed(before, self.tools.get(&registration.tool).and_then(Tool::text));
+        let now = self.tools.get(&registration.tool).and_then(Tool::text);
+        if before != now {
+            let position = self.tools.intern(&registration.tool);
+            self.predictor.corpus.tool_described(position, before.as_deref(), now.as_deref(), &self.vectors);
+        }
+        self.text_changed(before, now);
+    }
+
+    fn embedded(&mut self, embedding: &EmbeddingComputed) {
+        self.vectors.learn(embedding);
+        if let Some(hash) = TextHash::parse(&embedding.text_hash) {
+            self.predictor.corpus.embedded(hash, &self.tools, &self.memory, &self.vectors);
+        }
+        study(self);
     }
 
     fn text_changed(&mut self, before: Option<String>, now: Option<String>) {
@@ -151,6 +167,14 @@ impl State {
         }
     }
 
+    /// The node of a callee, if it is known.
+    pub fn find(&self, callee: &Callee) -> Option<Node> {
+        match callee {
+            Callee::Tool(id) => self.tools.position(id).map(Node::tool),
+            Callee::Capability(id) => self.capabilities.position(*id).map(Node::capability),
+        }
+    }
+
     pub fn callee(&self, node: Node) -> Callee {
         match node.kind() {
             NodeKind::Tool(position) => Callee::Tool(self.tools.at(position).id.clone()),
@@ -168,7 +192,7 @@ impl State {
     }
 
     pub fn knows(&self, id: RecordId) -> bool {
-        self.seen.contains(&id)
+        self.seen.contains(id)
     }
 
     pub fn count(&self, kind: Kind) -> u64 {
@@ -194,11 +218,8 @@ impl State {
         for count in self.counts {
             writer.u64(count);
         }
-        writer.len(self.seen.len());
-        for id in &self.seen {
-            writer.u128(id.to_bits());
-        }
-        let parts: [&dyn Digestible; 8] = [
+        let parts: [&dyn Digestible; 10] = [
+            &self.seen,
             &self.tools,
             &self.executions,
             &self.graph,
@@ -207,6 +228,7 @@ impl State {
             &self.templates,
             &self.memory,
             &self.vectors,
+            &self.predictor,
         ];
         for part in parts {
             part.digest(&mut writer);

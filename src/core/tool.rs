@@ -1,12 +1,14 @@
 //! The tools pml has heard of. One that is called before it is registered is a stub: it counts, but has no text until it gets one.
 
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::shared_ptr::DefaultSharedPtr;
+use imbl::{GenericHashMap, OrdMap, Vector};
 
 use super::digest::{Digestible, Writer};
 use super::event::{ToolRegistered, TraceStep};
-use super::id::ToolId;
+use super::id::{OwnHash, ToolId};
 use super::text::described;
 use super::time::Timestamp;
 
@@ -46,18 +48,21 @@ impl Tool {
 /// Tools by position; positions are given in log order and never change.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
+    /// To walk in the order of the ids, and to find one: every step of every run looks its tool up.
     positions: OrdMap<ToolId, u32>,
+    found: GenericHashMap<ToolId, u32, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
     tools: Vector<Tool>,
 }
 
 impl Tools {
     /// The position of `id`, a new stub if it was unknown.
     pub fn intern(&mut self, id: &ToolId) -> u32 {
-        if let Some(position) = self.positions.get(id) {
-            return *position;
+        if let Some(position) = self.position(id) {
+            return position;
         }
         let position = u32::try_from(self.tools.len()).expect("fewer than 2^32 tools");
         self.positions.insert(id.clone(), position);
+        self.found.insert(id.clone(), position);
         self.tools.push_back(Tool {
             id: id.clone(),
             registration: None,
@@ -100,7 +105,7 @@ impl Tools {
     }
 
     pub fn position(&self, id: &ToolId) -> Option<u32> {
-        self.positions.get(id).copied()
+        self.found.get(id).copied()
     }
 
     pub fn get(&self, id: &ToolId) -> Option<&Tool> {

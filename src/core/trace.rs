@@ -15,7 +15,7 @@ use super::digest::{Digestible, Writer};
 use super::event::{
     Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
 };
-use super::id::{Callee, ExecutionId, OwnHash, RecordId, StepId};
+use super::id::{Callee, ExecutionId, OwnHash, RecordId, SessionId, StepId};
 use super::time::Timestamp;
 
 /// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
@@ -99,6 +99,15 @@ impl OpenExecution {
         self.finished.is_some()
     }
 
+    /// What it is to achieve and where it belongs, once that is known.
+    pub fn intent(&self) -> Option<&str> {
+        self.start().map(|event| event.intent.as_str())
+    }
+
+    pub fn session(&self) -> Option<&SessionId> {
+        self.start().and_then(|event| event.session.as_ref())
+    }
+
     /// The record that started it.
     pub fn started_by(&self) -> Option<RecordId> {
         self.started.as_ref().map(|fact| fact.id)
@@ -115,6 +124,22 @@ impl OpenExecution {
 
     pub fn step(&self, id: &StepId) -> Option<&OpenStep> {
         self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
+    }
+
+    /// How many steps had finished with the record `cause`, and whether this has gone on since. All that are known, if `cause` is
+    /// none of its records.
+    pub fn since(&self, cause: Option<RecordId>) -> (usize, bool) {
+        let finished = || self.steps.iter().filter_map(|step| step.finished.as_ref()).chain(&self.finished);
+        let facts = finished().chain(&self.started);
+        let cause = facts.filter(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)).next();
+        let later = |fact: &&Arc<NewRecord>| cause.is_some_and(|cause| stamp(fact) > cause);
+        let steps = self.steps.iter().filter_map(|step| step.finished.as_ref()).filter(|fact| !later(fact)).count();
+        (steps, self.finished.is_some() || finished().any(|fact| later(&fact)))
+    }
+
+    /// Whether `fact` is the one that finished the step: not one that came again with another id.
+    pub fn is_finished_by(&self, step: &StepId, fact: RecordId) -> bool {
+        self.step(step).and_then(|step| step.finished.as_ref()).is_some_and(|finished| finished.id == fact)
     }
 
     fn step_mut(&mut self, id: &StepId, tool: &Callee) -> &mut OpenStep {
@@ -135,6 +160,23 @@ impl OpenExecution {
 
     fn step_finished(&mut self, fact: &Arc<NewRecord>, event: &StepFinished) {
         keep_earlier(&mut self.step_mut(&event.step, &event.tool).finished, fact);
+    }
+
+    /// Takes note of a fact about this execution.
+    pub fn note(&mut self, fact: &Arc<NewRecord>) {
+        match &fact.event {
+            Event::ExecutionStarted(_) => keep_earlier(&mut self.started, fact),
+            Event::StepStarted(event) => self.step_started(stamp(fact), event),
+            Event::StepFinished(event) => self.step_finished(fact, event),
+            Event::ExecutionFinished(_) => keep_earlier(&mut self.finished, fact),
+            other => debug_assert!(false, "{} says nothing about an open execution", other.kind()),
+        }
+    }
+
+    /// What was called and has returned, in the order the trace will have.
+    pub fn calls(&self) -> Vec<Callee> {
+        let finished = self.order().into_iter().filter(|(at, _)| self.steps[*at].has_finished());
+        finished.map(|(at, _)| self.steps[at].tool().clone()).collect()
     }
 
     fn start(&self) -> Option<&ExecutionStarted> {
@@ -173,11 +215,18 @@ impl OpenExecution {
         }
     }
 
-    /// Kahn's algorithm, the earliest ready step first. A dependency on a step placed later (only possible in a log that was not
-    /// written by pml) is dropped rather than trusted.
     fn ordered_steps(&self) -> Vec<TraceStep> {
+        let step = |(at, needs): (usize, Vec<usize>)| {
+            trace_step(&self.steps[at], needs.into_iter().map(|on| self.steps[on].id.clone()).collect())
+        };
+        self.order().into_iter().map(step).collect()
+    }
+
+    /// Positions of the steps with those they depend on. Kahn's algorithm, the earliest ready step first. A dependency on a step
+    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted.
+    fn order(&self) -> Vec<(usize, Vec<usize>)> {
         let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
-        let needs: Vec<Vec<usize>> =
+        let mut needs: Vec<Vec<usize>> =
             self.steps.iter().map(|step| step.depends_on().iter().filter_map(position).collect()).collect();
         let mut waiting: BTreeSet<(Timestamp, usize)> =
             self.steps.iter().enumerate().map(|(at, step)| (step.time(), at)).collect();
@@ -188,8 +237,9 @@ impl OpenExecution {
         {
             waiting.remove(&next);
             let at = next.1;
-            let depends_on = needs[at].iter().filter(|&&on| placed[on]).map(|&on| self.steps[on].id.clone()).collect();
-            ordered.push(trace_step(&self.steps[at], depends_on));
+            let mut depends_on = std::mem::take(&mut needs[at]);
+            depends_on.retain(|on| placed[*on]);
+            ordered.push((at, depends_on));
             placed[at] = true;
         }
         ordered
@@ -228,10 +278,10 @@ impl Executions {
     /// Takes note of a fact. `false` if it belongs to an execution that is already closed and changes nothing.
     pub fn apply(&mut self, fact: &Arc<NewRecord>) -> bool {
         match &fact.event {
-            Event::ExecutionStarted(event) => self.update(&event.execution, |open| keep_earlier(&mut open.started, fact)),
-            Event::StepStarted(event) => self.update(&event.execution, |open| open.step_started(stamp(fact), event)),
-            Event::StepFinished(event) => self.update(&event.execution, |open| open.step_finished(fact, event)),
-            Event::ExecutionFinished(event) => self.update(&event.execution, |open| keep_earlier(&mut open.finished, fact)),
+            Event::ExecutionStarted(ExecutionStarted { execution, .. })
+            | Event::StepStarted(StepStarted { execution, .. })
+            | Event::StepFinished(StepFinished { execution, .. })
+            | Event::ExecutionFinished(ExecutionFinished { execution, .. }) => self.update(execution, |open| open.note(fact)),
             Event::TraceCompleted(event) => self.close(&event.execution, fact),
             Event::ToolRegistered(_)
             | Event::ToolRemoved(_)
@@ -239,7 +289,8 @@ impl Executions {
             | Event::FeedbackGiven(_)
             | Event::TemplateLoaded(_)
             | Event::EmbeddingComputed(_)
-            | Event::PredictionServed(_) => true,
+            | Event::PredictionServed(_)
+            | Event::LogForked(_) => true,
         }
     }
 

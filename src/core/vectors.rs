@@ -13,8 +13,16 @@ use super::digest::{Digestible, Writer};
 use super::event::EmbeddingComputed;
 
 /// The BLAKE3 hash of a text.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextHash([u8; 32]);
+
+impl std::hash::Hash for TextHash {
+    /// Its first bytes are as good a hash as any.
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        let [first, ..] = self.0.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
+        hasher.write_u64(u64::from_le_bytes(*first));
+    }
+}
 
 impl TextHash {
     pub fn of(text: &str) -> Self {

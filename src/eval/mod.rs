@@ -1,7 +1,12 @@
 //! `pml eval`: learn the training traces as an agent would have told them, answer the test traces without learning from them, and
 //! compare what pml answers with plain baselines.
 
+pub mod curves;
 pub mod metrics;
+pub mod next;
+pub mod next_rankers;
+pub mod plot;
+pub mod prequential;
 pub mod rankers;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! `POST /v1/discover`, `/v1/search_tools`, `/v1/search_capabilities`: questions about an intent.
+//! `POST /v1/discover`, `/v1/predict`, `/v1/search_tools`, `/v1/search_capabilities`: questions about an intent.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Json, block};
@@ -6,10 +6,14 @@ use serde::Serialize;
 
 use super::Gateway;
 use super::error::ApiError;
-use crate::ask::{AskError, Asker, DiscoverRequest, SearchCapabilitiesRequest, SearchToolsRequest};
+use crate::ask::{AskError, Asker, DiscoverRequest, PredictRequest, SearchCapabilitiesRequest, SearchToolsRequest};
 
 pub(super) async fn discover(request: Json<DiscoverRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     answer(&gateway, |asker| asker.discover(request.into_inner())).await
+}
+
+pub(super) async fn predict(request: Json<PredictRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    answer(&gateway, |asker| asker.predict(request.into_inner())).await
 }
 
 pub(super) async fn search_tools(request: Json<SearchToolsRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {

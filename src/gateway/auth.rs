@@ -30,7 +30,7 @@ fn needed(method: &Method, path: &str) -> Option<Scope> {
     match path {
         "/healthz" | "/readyz" | "/openapi.json" => None,
         "/v1/events" if method == Method::POST => Some(Scope::Publish),
-        path if path.starts_with("/v1/dead") => Some(Scope::Admin),
+        path if path.starts_with("/v1/dead") || path == "/v1/backup" => Some(Scope::Admin),
         _ => Some(Scope::Query),
     }
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::answers::Refused;
 use crate::actors::execution::PublishError;
 use crate::ask::AskError;
+use crate::bus::BusError;
 use crate::config::Scope;
 use crate::log::ReadError;
 use crate::publisher::RedriveError;
@@ -41,6 +42,8 @@ pub(crate) enum ApiError {
     Publish(#[from] PublishError),
     #[error(transparent)]
     Ask(#[from] AskError),
+    #[error("predictions cannot be heard")]
+    Bus(#[from] BusError),
     #[error("the server is stopping")]
     Stopping,
     #[error("cannot read the log")]
@@ -74,7 +77,7 @@ impl ResponseError for ApiError {
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) | Self::Stopping => {
+            Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) | Self::Bus(_) | Self::Stopping => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Read(_) | Self::Ask(_) => StatusCode::INTERNAL_SERVER_ERROR,

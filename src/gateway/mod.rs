@@ -4,10 +4,12 @@
 pub(crate) mod answers;
 mod ask;
 mod auth;
+mod backup;
 mod dead;
 mod dto;
 mod error;
 mod openapi;
+mod predictions;
 mod publish;
 mod read;
 mod related;
@@ -23,6 +25,7 @@ use actix_web::{App, HttpServer, web};
 use crate::actors::graph_sync::Views;
 use crate::actors::measures::Measured;
 use crate::ask::Asker;
+use crate::bus::{SharedBus, Subjects};
 use crate::clock::Clock;
 use crate::config;
 use crate::dead::DeadLetters;
@@ -47,6 +50,8 @@ pub(crate) struct Gateway {
     asker: Asker,
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
+    bus: SharedBus,
+    subjects: Subjects,
     metrics: Arc<Metrics>,
     clock: Clock,
     /// The execution actor belongs to this process.
@@ -63,6 +68,8 @@ pub fn serve(runtime: &Runtime, settings: &config::Http) -> std::io::Result<(act
         asker: runtime.asker.clone(),
         log: Arc::clone(&runtime.log),
         dead: Arc::clone(&runtime.dead),
+        bus: Arc::clone(&runtime.bus),
+        subjects: runtime.subjects.clone(),
         metrics: Arc::clone(&runtime.metrics),
         clock: runtime.clock.clone(),
         takes_events: runtime.roles.contains(Role::Execution),
@@ -95,10 +102,13 @@ fn routes(app: &mut web::ServiceConfig) {
     .route("/v1/graph", web::get().to(read::graph))
     .route("/v1/related", web::get().to(related::related))
     .route("/v1/discover", web::post().to(ask::discover))
+    .route("/v1/predict", web::post().to(ask::predict))
     .route("/v1/search_tools", web::post().to(ask::search_tools))
     .route("/v1/search_capabilities", web::post().to(ask::search_capabilities))
+    .route("/v1/predictions", web::get().to(predictions::stream))
     .route("/v1/traces/{execution}", web::get().to(read::trace))
     .route("/v1/state", web::get().to(read::state))
+    .route("/v1/backup", web::get().to(backup::get))
     .route("/v1/dead", web::get().to(dead::list))
     .route("/v1/dead/redrive", web::post().to(dead::redrive))
     .route("/healthz", web::get().to(read::healthz))

@@ -114,20 +114,31 @@ fn paths() -> Value {
             }},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
             "include_related": {"type": "boolean", "default": false},
-        }), "intent")},
+        }), &["intent"])},
+        "/v1/predict": {"post": ask("What comes next: tools, capabilities and being done, each with its probability and why", &json!({
+            "intent": {"type": "string", "default": ""},
+            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called so far, in order."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+            "only": {"enum": ["all", "tool", "capability"], "default": "all"},
+            "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
+        }), &[])},
+        "/v1/predictions": {"get": get("What comes next after each step of live executions, as server-sent events (event: prediction)", &[
+            parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
+        ])},
         "/v1/search_tools": {"post": deprecated(ask("Tools only, near those in use; use discover", &json!({
             "query": {"type": "string"},
             "context_tools": {"type": "array", "items": {"type": "string"}},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
             "include_related": {"type": "boolean", "default": false},
-        }), "query"))},
+        }), &["query"]))},
         "/v1/search_capabilities": {"post": deprecated(ask("Capabilities only; use discover", &json!({
             "intent": {"type": "string"},
             "min_score": {"type": "number", "default": 0.0},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
-        }), "intent"))},
+        }), &["intent"]))},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
+        "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",
@@ -147,8 +158,8 @@ fn parameter(name: &str, place: &str, kind: &str, description: &str) -> Value {
     json!({"name": name, "in": place, "required": place == "path", "description": description, "schema": {"type": kind}})
 }
 
-fn ask(summary: &str, properties: &Value, needed: &str) -> Value {
-    let schema = json!({"type": "object", "properties": properties, "required": [needed], "additionalProperties": false});
+fn ask(summary: &str, properties: &Value, needed: &[&str]) -> Value {
+    let schema = json!({"type": "object", "properties": properties, "required": needed, "additionalProperties": false});
     json!({
         "summary": summary,
         "requestBody": {"required": true, "content": {"application/json": {"schema": schema}}},

@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 
 const BATCH_RECORDS: usize = 256;
 /// A comment line this often keeps proxies from closing a silent stream.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,10 +59,10 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<Seq>, ApiError> {
 }
 
 /// Counts an open stream for as long as it lives.
-struct OpenStream(Arc<Metrics>);
+pub(super) struct OpenStream(Arc<Metrics>);
 
 impl OpenStream {
-    fn register(metrics: &Arc<Metrics>, max: usize) -> Option<Self> {
+    pub(super) fn register(metrics: &Arc<Metrics>, max: usize) -> Option<Self> {
         let before = metrics.streams.inc();
         let open = Self(Arc::clone(metrics));
         usize::try_from(before).is_ok_and(|before| before < max).then_some(open)

@@ -97,9 +97,10 @@ impl RedbLog {
         directory.join(Self::FILE_NAME).exists()
     }
 
-    /// Appends records of another log, which keep the time that log took them.
+    /// Appends records of another log, which keep the time that log took them and, holes included, their positions. A record whose
+    /// position lies before the tail gets the next one: the caller compares.
     pub fn restore(&self, records: Vec<Record>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
-        let facts = Encoded::new(records.into_iter().map(|record| (record.fact, record.recorded_at)));
+        let facts = Encoded::restored(records);
         self.submit(|reply| Job::Append { facts, reply })
     }
 

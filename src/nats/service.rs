@@ -25,8 +25,9 @@ struct Known {
 type Answer = fn(&Known, &Value) -> Result<Value, Refused>;
 
 /// What can be asked.
-const QUESTIONS: [(&str, Answer); 7] = [
+const QUESTIONS: [(&str, Answer); 8] = [
     ("discover", |known, asked| Ok(json!(known.asker.discover(question(asked)?)?))),
+    ("predict", |known, asked| Ok(json!(known.asker.predict(question(asked)?)?))),
     ("search_tools", |known, asked| Ok(json!(known.asker.search_tools(question(asked)?)?))),
     ("search_capabilities", |known, asked| Ok(json!(known.asker.search_capabilities(question(asked)?)?))),
     ("tools", |known, asked| answers::tools(&known.views.current(), &question(asked)?)),

@@ -19,18 +19,18 @@ use crate::server::{Server, pml};
 
 /// What a command left behind.
 #[derive(Debug)]
-struct Ended {
-    code: i32,
+pub(crate) struct Ended {
+    pub(crate) code: i32,
     stdout: String,
 }
 
 impl Ended {
     /// The one line of JSON that it printed.
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
@@ -46,18 +46,18 @@ fn run_with(arguments: &[&str], settings: &[(&str, &str)], input: &str) -> Ended
 }
 
 /// Runs a command that must end with this code.
-fn run(code: i32, arguments: &[&str]) -> Ended {
+pub(crate) fn run(code: i32, arguments: &[&str]) -> Ended {
     let ended = run_with(arguments, &[], "");
     assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
     ended
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// A dataset directory: two tools, `traces` runs of read and write, one run of a tool nobody described.
-fn write_dataset(directory: &Path, traces: usize) {
+pub(crate) fn write_dataset(directory: &Path, traces: usize) {
     let tool = |id: &str| json!({"tool_id": id, "server_id": "fs", "name": id, "description": format!("does {id}")});
     let trace = |number: usize| {
         let steps = json!([{"id": "s1", "tool_id": "fs:read", "depends_on": []}, {"id": "s2", "tool_id": "fs:write", "depends_on": ["s1"]}]);

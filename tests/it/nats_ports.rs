@@ -231,9 +231,8 @@ fn the_compose_file_starts_three_nodes_with_the_shipped_configuration() {
     assert_eq!(compose["services"]["pml"]["environment"]["PML__NATS__REPLICAS"], "3");
     // The plugin or the program of old, whichever is there.
     for (program, first) in [("docker", &["compose"][..]), ("docker-compose", &[])] {
-        let run = |arguments: &[&str]| {
-            std::process::Command::new(program).args(first).args(arguments).current_dir(root).output()
-        };
+        let run =
+            |arguments: &[&str]| std::process::Command::new(program).args(first).args(arguments).current_dir(root).output();
         if run(&["version"]).is_ok_and(|output| output.status.success()) {
             let checked = run(&["config", "--quiet"]).unwrap();
             assert!(checked.status.success(), "{program}: {}", String::from_utf8_lossy(&checked.stderr));

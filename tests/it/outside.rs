@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, eventually};
 
 /// The installed program, or `None` outside CI where nobody installed it. In CI a missing part is a failure.
-fn installed(variable: &str) -> Option<PathBuf> {
+pub(crate) fn installed(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     let required = std::env::var_os("CI").is_some();
     assert!(path.is_some() || !required, "{variable} names no program; run scripts/test, which installs it");

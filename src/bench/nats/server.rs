@@ -10,14 +10,14 @@ use anyhow::{Context, bail};
 const START_ATTEMPTS: u32 = 500;
 const START_PAUSE: Duration = Duration::from_millis(10);
 
-pub(super) struct Server {
+pub(in crate::bench) struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
     /// Starts `program` on a free port with its store in `directory`.
-    pub(super) fn start(program: &Path, directory: &Path) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn start(program: &Path, directory: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(directory)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let child = Command::new(program)
@@ -41,7 +41,7 @@ impl Server {
         bail!("{} does not listen", program.display())
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(in crate::bench) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 }

@@ -113,7 +113,7 @@ fn refined_labels(calls: &[&Callee], flow: &[(usize, usize)]) -> Vec<u64> {
 
 fn label_of(call: &Callee) -> u64 {
     match call {
-        Callee::Tool(tool) => fnv1a(tool.as_str().as_bytes()),
+        Callee::Tool(tool) => tool.own_hash(),
         Callee::Capability(id) => mix(fnv1a(&id.to_bits().to_be_bytes())),
     }
 }

@@ -184,3 +184,14 @@ pub struct PredictionServed {
     pub ranked: Vec<RankedOutcome>,
     pub threshold: f64,
 }
+
+/// From here on this log goes its own way: what stands before is another log's history, what follows happened here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogForked {
+    /// The last record taken over. It stands at the same position in the log this one came from.
+    pub parent_seq: Seq,
+    /// Digest of the state up to there, the same in both.
+    pub parent_digest: String,
+    /// Settings this log runs under, other than its parent: key and value.
+    pub settings: Vec<(String, String)>,
+}

@@ -23,10 +23,11 @@ pub enum Kind {
     TraceCompleted = 10,
     EmbeddingComputed = 11,
     PredictionServed = 12,
+    LogForked = 13,
 }
 
 impl Kind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ToolRegistered,
         Self::ToolRemoved,
         Self::ExecutionStarted,
@@ -39,6 +40,7 @@ impl Kind {
         Self::TraceCompleted,
         Self::EmbeddingComputed,
         Self::PredictionServed,
+        Self::LogForked,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -55,6 +57,7 @@ impl Kind {
             Self::TraceCompleted => "trace.completed",
             Self::EmbeddingComputed => "embedding.computed",
             Self::PredictionServed => "prediction.served",
+            Self::LogForked => "log.forked",
         }
     }
 
@@ -83,7 +86,11 @@ impl Kind {
             | Self::ExecutionFinished
             | Self::CapabilityDeclared
             | Self::FeedbackGiven => true,
-            Self::TemplateLoaded | Self::TraceCompleted | Self::EmbeddingComputed | Self::PredictionServed => false,
+            Self::TemplateLoaded
+            | Self::TraceCompleted
+            | Self::EmbeddingComputed
+            | Self::PredictionServed
+            | Self::LogForked => false,
         }
     }
 

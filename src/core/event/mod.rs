@@ -18,9 +18,9 @@ use std::sync::Arc;
 use super::id::{ExecutionId, RecordId, Seq};
 use super::time::Timestamp;
 pub use data::{
-    CapabilityDeclared, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget, Outcome,
-    PredictionServed, RankedOutcome, StepFinished, StepStarted, Structure, StructureEdge, StructureNode, TemplateLoaded,
-    ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep, Verdict,
+    CapabilityDeclared, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget, LogForked,
+    Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted, Structure, StructureEdge, StructureNode,
+    TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep, Verdict,
 };
 pub use kind::Kind;
 
@@ -67,6 +67,7 @@ pub enum Event {
     TraceCompleted(TraceCompleted),
     EmbeddingComputed(EmbeddingComputed),
     PredictionServed(PredictionServed),
+    LogForked(LogForked),
 }
 
 impl Event {
@@ -84,6 +85,7 @@ impl Event {
             Self::TraceCompleted(_) => Kind::TraceCompleted,
             Self::EmbeddingComputed(_) => Kind::EmbeddingComputed,
             Self::PredictionServed(_) => Kind::PredictionServed,
+            Self::LogForked(_) => Kind::LogForked,
         }
     }
 
@@ -101,7 +103,8 @@ impl Event {
             | Self::CapabilityDeclared(_)
             | Self::FeedbackGiven(_)
             | Self::TemplateLoaded(_)
-            | Self::EmbeddingComputed(_) => None,
+            | Self::EmbeddingComputed(_)
+            | Self::LogForked(_) => None,
         }
     }
 }

@@ -332,3 +332,16 @@ pub(crate) struct RankedOutcome<'a> {
     pub(crate) item: Text<'a>,
     pub(crate) p: f64,
 }
+
+/// A log begins as a copy of another up to a moment and goes its own way after it. Written by pml.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogForked<'a> {
+    /// The last record taken over; it has the same position in both logs.
+    pub(crate) parent_seq: u64,
+    /// Digest of the state up to there, the same in both logs.
+    #[serde(borrow)]
+    pub(crate) parent_digest: Text<'a>,
+    /// Pairs of key and value: what is configured otherwise than in the log it came from.
+    pub(crate) settings: Vec<(Text<'a>, Text<'a>)>,
+}

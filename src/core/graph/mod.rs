@@ -56,6 +56,10 @@ impl Node {
     pub const fn to_bits(self) -> u32 {
         self.0
     }
+
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
 }
 
 /// Key of an edge; ordered by source node, so the out-edges of a node are one range.

@@ -16,6 +16,15 @@ impl Symbol {
     pub const fn call(node: Node) -> Self {
         Self(node.to_bits() + 2)
     }
+
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// The call; `None` for the start and the end.
+    pub const fn node(self) -> Option<Node> {
+        if self.0 < 2 { None } else { Some(Node::from_bits(self.0 - 2)) }
+    }
 }
 
 /// Times seen, and times seen in a run that succeeded.
@@ -29,12 +38,17 @@ pub struct Count {
 pub struct Transitions {
     first: OrdMap<(Symbol, Symbol), Count>,
     second: OrdMap<(Symbol, Symbol, Symbol), Count>,
+    /// Calls and ends of runs counted in all.
+    calls: u64,
+    ends: u64,
 }
 
 impl Transitions {
     /// Counts a whole run. An abandoned run has no end: that it stopped where it did says nothing about what belongs there.
     pub fn observe(&mut self, calls: &[Node], success: bool, ended: bool) {
         let end = ended.then_some(Symbol::END);
+        self.calls += calls.len() as u64;
+        self.ends += u64::from(ended);
         let (mut before, mut last) = (None, Symbol::START);
         for next in calls.iter().map(|&node| Symbol::call(node)).chain(end) {
             update(&mut self.first, (last, next), |seen| count(seen, success));
@@ -56,6 +70,16 @@ impl Transitions {
         self.second.range(range).map(|((_, _, next), count)| (*next, *count))
     }
 
+    /// How many calls there were, whatever went before.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// How many runs ended.
+    pub fn ends(&self) -> u64 {
+        self.ends
+    }
+
     /// Distinct transitions of order 1 and 2.
     pub fn len(&self) -> (usize, usize) {
         (self.first.len(), self.second.len())
@@ -69,7 +93,7 @@ fn count(count: &mut Count, success: bool) {
 
 impl Digestible for Transitions {
     fn digest(&self, writer: &mut Writer) {
-        writer.len(self.first.len());
+        writer.u64(self.calls).u64(self.ends).len(self.first.len());
         for ((last, next), count) in &self.first {
             writer.u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);
         }

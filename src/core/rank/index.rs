@@ -11,7 +11,7 @@ use crate::core::graph::Node;
 use crate::core::id::Seq;
 use crate::core::state::State;
 
-/// The weights are fitted anew when the memory has grown by this factor.
+/// The weights are worth fitting anew when the memory has grown by this factor.
 const CALIBRATE_AT_GROWTH: f64 = 1.2;
 
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ struct Basis {
 }
 
 impl Index {
-    /// The index of `state`, from this one, which was made from an earlier state of the same log.
+    /// The index of `state`, from this one, which was made from an earlier state of the same log. The weights stay.
     #[must_use]
     pub fn update(&self, state: Arc<State>) -> Self {
         let mut next = self.clone();
@@ -51,7 +51,7 @@ impl Index {
         next.uses = Arc::new(uses(&state));
         next.popularity = Arc::new(next.popularity_without(&[]));
         next.state = state;
-        if next.has_outgrown_its_weights() { next.calibrated() } else { next }
+        next
     }
 
     /// The same with weights fitted to all that is remembered.
@@ -65,8 +65,9 @@ impl Index {
         Basis { intents: self.recall.len(), vectors: self.state.vectors.coverage().0, model: self.model.clone() }
     }
 
+    /// Whether the memory holds much that the weights do not know.
     #[expect(clippy::cast_precision_loss, reason = "the memory is bounded")]
-    fn has_outgrown_its_weights(&self) -> bool {
+    pub fn has_outgrown_its_weights(&self) -> bool {
         let fitted_to = self.fitted_to.as_ref().filter(|basis| basis.model == self.model).map_or(0, |basis| basis.intents);
         self.can_be_calibrated() && self.recall.len() as f64 > fitted_to as f64 * CALIBRATE_AT_GROWTH
     }

@@ -6,7 +6,8 @@ use crate::core::event::TraceCompleted;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::{Callee, CapabilityId, Seq};
-use crate::core::memory::Noted;
+use crate::core::memory::{Noted, Run};
+use crate::core::predict::lesson::study;
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
@@ -22,21 +23,24 @@ impl State {
             }
         }
         self.transitions.observe(&calls, trace.success, !trace.abandoned);
+        self.predictor.scores.drop(&trace.execution);
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
-            let canonical = Structure::canonical(&callees, &flow);
-            let id = canonical.0;
-            if let Some(capability) = self.capabilities.observe_run(canonical, &calls, trace, seq) {
+            let id = self.capabilities.identify(&calls, &callees, &flow);
+            let structure = || Structure::canonical(&callees, &flow).1;
+            if let Some(capability) = self.capabilities.observe_run(id, structure, &calls, trace, seq) {
                 self.text_changed(None, self.capabilities.get(id).and_then(Capability::text));
                 notices.push(Notice::CapabilityLearned { capability });
             }
-            self.remember(trace, &calls, id);
+            self.remember(trace, &calls, id, seq);
+            self.predictor.lessons.heard();
+            study(self);
         }
         notices
     }
 
     /// The intent, with the calls that succeeded and, if all went well, the capability.
-    fn remember(&mut self, trace: &TraceCompleted, calls: &[Node], capability: CapabilityId) {
+    fn remember(&mut self, trace: &TraceCompleted, calls: &[Node], capability: CapabilityId, seq: Seq) {
         let intent = trace.intent.trim();
         if intent.is_empty() {
             return;
@@ -46,11 +50,16 @@ impl State {
         let mut nodes: Vec<Node> = succeeded.chain(capability).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let noted = self.memory.observe(intent, TextHash::of(intent), &nodes);
+        let TraceCompleted { success, abandoned, execution, .. } = trace;
+        let run = Run { calls, success: *success, abandoned: *abandoned, seq, execution };
+        let noted = self.memory.observe(intent, TextHash::of(intent), &nodes, run);
         if noted == Noted::Again {
             return;
         }
-        self.vectors.want(intent);
+        let hash = self.vectors.want(intent);
+        if let Some(number) = self.memory.number(hash) {
+            self.predictor.corpus.intent_remembered(number, hash, &self.vectors);
+        }
         for clause in clauses(intent) {
             self.vectors.want(clause);
         }

@@ -1,6 +1,5 @@
 //! What this process knows of the stream: how far it has read, the last records, and the position of every id.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -30,12 +29,15 @@ pub(super) struct Known {
     past: Seq,
 }
 
+#[expect(clippy::disallowed_types, reason = "every record looks its id up several times; nothing walks through the maps")]
+type ById<V> = std::collections::HashMap<RecordId, V>;
+
 #[derive(Default)]
 struct Ids {
-    positions: BTreeMap<RecordId, Seq>,
+    positions: ById<Seq>,
     /// Facts on their way to the server, so that nobody decodes what this process has just encoded. Members leave when they come
     /// back by the stream, or when their append has failed or was a duplicate.
-    under_way: BTreeMap<RecordId, Encoded>,
+    under_way: ById<Encoded>,
     /// The first record that cannot be read. The follower stops before it.
     damage: Option<(Seq, Corrupt)>,
 }

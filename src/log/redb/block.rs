@@ -14,16 +14,19 @@ use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::log::ReadError;
 
-/// Records in a block: enough to make the tree cheap, few enough that reading one record reads little else.
-const RECORDS_MAX: usize = 64;
-const BYTES_MAX: usize = 64 << 10;
+/// Bytes of a block: enough to make the tree cheap, few enough that reading one record reads little else. A value of this size gets
+/// pages of its own, a power of two of them, so a full block is just below one; `PAGE_HEAD_LEN` is what the tree adds to it.
+const BYTES_MAX: usize = (16 << 10) - PAGE_HEAD_LEN;
+const PAGE_HEAD_LEN: usize = 32;
+/// Records in a block, as many as its head can count.
+const RECORDS_MAX: usize = u16::MAX as usize;
 
 /// Bytes before the first record.
 const HEAD_LEN: usize = size_of::<u16>();
 /// Bytes before each record.
 const LENGTH_LEN: usize = size_of::<u32>();
 
-/// Records with contiguous positions on their way into the table, laid out as they will stand in their blocks.
+/// Records in order on their way into the table, laid out as they will stand in their blocks.
 #[derive(Default)]
 pub(super) struct Outgoing {
     /// With the end of the stored form in `bytes`.
@@ -62,7 +65,8 @@ impl Outgoing {
         while !rest.is_empty() {
             let fits = |(_, end): &&(Record, usize)| HEAD_LEN + end - start <= BYTES_MAX;
             // A record larger than a block gets one of its own.
-            let count = rest.iter().take(RECORDS_MAX).take_while(fits).count().max(1);
+            let together = rest.iter().take(RECORDS_MAX).take_while(fits).count().max(1);
+            let count = 1 + rest[..together].windows(2).take_while(|pair| pair[0].0.seq.next() == pair[1].0.seq).count();
             let (last, end) = &rest[count - 1];
             let mut block = events.insert_reserve(last.seq.0, HEAD_LEN + end - start)?;
             let (head, body) = block.as_mut().split_at_mut(HEAD_LEN);

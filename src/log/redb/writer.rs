@@ -26,6 +26,8 @@ pub(super) struct Encoded {
     /// Each with when it was taken, and the end of its stored form in `bytes`.
     facts: Vec<(Arc<NewRecord>, Timestamp, usize)>,
     bytes: Vec<u8>,
+    /// Where the facts stood in the log they come from; empty for new ones.
+    positions: Vec<Seq>,
 }
 
 impl Encoded {
@@ -35,7 +37,13 @@ impl Encoded {
             bytes = stored::encode_after(&fact, recorded_at, std::mem::take(&mut bytes));
             (fact, recorded_at, bytes.len())
         };
-        Self { facts: facts.map(encode).collect(), bytes }
+        Self { facts: facts.map(encode).collect(), bytes, positions: Vec::new() }
+    }
+
+    /// Records of another log, which keep their times and, where they stand after everything here, their positions.
+    pub(super) fn restored(records: Vec<Record>) -> Self {
+        let positions = records.iter().map(|record| record.seq).collect();
+        Self { positions, ..Self::new(records.into_iter().map(|record| (record.fact, record.recorded_at))) }
     }
 }
 
@@ -183,9 +191,10 @@ impl Writer {
     fn append(&mut self, ids: &mut Table<'_, u128, u64>, facts: &mut Encoded) -> Result<Vec<Appended>, redb::Error> {
         let mut appended = Vec::with_capacity(facts.facts.len());
         let mut start = 0;
-        for (fact, recorded_at, end) in facts.facts.drain(..) {
+        for (at, (fact, recorded_at, end)) in facts.facts.drain(..).enumerate() {
             let stored = &facts.bytes[std::mem::replace(&mut start, end)..end];
-            let seq = self.outgoing_last().next();
+            let next = self.outgoing_last().next();
+            let seq = facts.positions.get(at).map_or(next, |position| next.max(*position));
             // One walk down the index for the common case: insert, and put back what was there in the rare one.
             let known = ids.insert(fact.id.to_bits(), seq.0)?.map(|known| known.value());
             if let Some(known) = known {

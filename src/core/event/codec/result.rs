@@ -1,4 +1,4 @@
-//! Conversions of the results of pml's own work: traces, embeddings, predictions.
+//! Conversions of the results of pml's own work: traces, embeddings, predictions, forks.
 
 use super::{Callee, Cow, DONE, Refusal, Seq, Timestamp, borrowed, domain, owned, parse, parse_all, parse_optional, wire};
 
@@ -116,6 +116,28 @@ impl TryFrom<wire::PredictionServed<'_>> for domain::PredictionServed {
             model: wire.model.into_owned(),
             ranked: wire.ranked.into_iter().map(ranked).collect::<Result<_, Refusal>>()?,
             threshold: wire.threshold,
+        })
+    }
+}
+
+impl<'a> From<&'a domain::LogForked> for wire::LogForked<'a> {
+    fn from(event: &'a domain::LogForked) -> Self {
+        Self {
+            parent_seq: event.parent_seq.0,
+            parent_digest: text!(event.parent_digest),
+            settings: event.settings.iter().map(|(key, value)| (text!(key), text!(value))).collect(),
+        }
+    }
+}
+
+impl TryFrom<wire::LogForked<'_>> for domain::LogForked {
+    type Error = Refusal;
+
+    fn try_from(wire: wire::LogForked<'_>) -> Result<Self, Refusal> {
+        Ok(Self {
+            parent_seq: Seq(wire.parent_seq),
+            parent_digest: wire.parent_digest.into_owned(),
+            settings: wire.settings.into_iter().map(|(key, value)| (key.into_owned(), value.into_owned())).collect(),
         })
     }
 }

@@ -1,0 +1,254 @@
+//! A log as one stream of bytes: what `pml backup` keeps and `pml restore` reads.
+//!
+//! ```text
+//! "pml-log1" | frame | frame | ... | 0 (u32) | records (u64) | last position (u64) | BLAKE3 of everything before (32 bytes)
+//! frame: length (u32, above 0) | position (u64) length (u32) record | position (u64) length (u32) record | ...
+//! ```
+//!
+//! Integers are little-endian; a record has its stored form (`core::event::stored`). A log only grows, so everything up to the tail it
+//! had at the beginning is one consistent copy, whatever is appended meanwhile. The end makes a stream that was cut short different
+//! from a whole one.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use futures_util::stream::{self, Stream};
+
+use crate::core::event::codec::Corrupt;
+use crate::core::event::{Record, stored};
+use crate::core::id::Seq;
+use crate::log::{ReadError, SharedLog};
+
+const MAGIC: &[u8; 8] = b"pml-log1";
+const FRAME_RECORDS: usize = 2_048;
+/// No frame is longer: what claims to be is damage.
+const FRAME_BYTES_MAX: u32 = 1 << 30;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("cannot read the backup")]
+    Io(#[source] std::io::Error),
+    #[error("this is no backup of pml, or one of a newer format")]
+    Foreign,
+    #[error("the backup ends in the middle; it was cut short")]
+    Cut,
+    #[error("the backup is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("record {seq} of the backup is damaged")]
+    Record {
+        seq: Seq,
+        #[source]
+        source: Corrupt,
+    },
+}
+
+/// Puts a stream together, piece by piece.
+pub struct Encoder {
+    hasher: blake3::Hasher,
+    records: u64,
+    last: Seq,
+}
+
+impl Encoder {
+    /// The encoder, and the first bytes.
+    pub fn begin() -> (Self, Vec<u8>) {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(MAGIC);
+        (Self { hasher, records: 0, last: Seq::ZERO }, MAGIC.to_vec())
+    }
+
+    /// The bytes of the next records, of which there is at least one.
+    pub fn frame(&mut self, records: &[Record]) -> Vec<u8> {
+        let mut bytes = vec![0; size_of::<u32>()];
+        for record in records {
+            bytes.extend_from_slice(&record.seq.0.to_le_bytes());
+            let start = bytes.len() + size_of::<u32>();
+            bytes.extend_from_slice(&[0; size_of::<u32>()]);
+            bytes = stored::encode_after(&record.fact, record.recorded_at, bytes);
+            let len = u32::try_from(bytes.len() - start).expect("records are limited to far less than 4 GB");
+            bytes[start - size_of::<u32>()..start].copy_from_slice(&len.to_le_bytes());
+            self.records += 1;
+            self.last = record.seq;
+        }
+        let len = u32::try_from(bytes.len() - size_of::<u32>()).expect("frames are limited to far less than 4 GB");
+        bytes[..size_of::<u32>()].copy_from_slice(&len.to_le_bytes());
+        self.hasher.update(&bytes);
+        bytes
+    }
+
+    /// The last bytes.
+    pub fn end(mut self) -> Vec<u8> {
+        let mut bytes = vec![0; size_of::<u32>()];
+        bytes.extend_from_slice(&self.records.to_le_bytes());
+        bytes.extend_from_slice(&self.last.0.to_le_bytes());
+        self.hasher.update(&bytes);
+        bytes.extend_from_slice(self.hasher.finalize().as_bytes());
+        bytes
+    }
+}
+
+/// The backup of a log up to the tail it has at this moment. Reads page by page and never holds up a writer.
+pub fn of_log(log: SharedLog) -> impl Stream<Item = Result<Vec<u8>, ReadError>> {
+    let tail = *log.tail().borrow();
+    let (encoder, head) = Encoder::begin();
+    let start = (Some(encoder), Seq::ZERO, Some(head));
+    stream::try_unfold(start, move |(encoder, after, head)| {
+        let log = Arc::clone(&log);
+        async move {
+            let Some(mut encoder) = encoder else { return Ok(None) };
+            if let Some(head) = head {
+                return Ok(Some((head, (Some(encoder), after, None))));
+            }
+            let mut records = log.read(after, FRAME_RECORDS).await?;
+            records.retain(|record| record.seq <= tail);
+            let Some(last) = records.last().map(|record| record.seq) else {
+                return Ok(Some((encoder.end(), (None, after, None))));
+            };
+            let frame = encoder.frame(&records);
+            Ok(Some((frame, (Some(encoder), last, None))))
+        }
+    })
+}
+
+/// Takes a stream apart: the records, some at a time. Whoever keeps them keeps them aside until the end has come without an error,
+/// because only the end tells whether they are what was backed up.
+pub struct Decoder<R> {
+    input: R,
+    hasher: blake3::Hasher,
+    records: u64,
+    last: Seq,
+    ended: bool,
+}
+
+impl<R: Read> Decoder<R> {
+    pub fn begin(mut input: R) -> Result<Self, BackupError> {
+        let mut magic = [0; MAGIC.len()];
+        input.read_exact(&mut magic).map_err(|_| BackupError::Foreign)?;
+        if magic != *MAGIC {
+            return Err(BackupError::Foreign);
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(MAGIC);
+        Ok(Self { input, hasher, records: 0, last: Seq::ZERO, ended: false })
+    }
+
+    fn take(&mut self, len: usize) -> Result<Vec<u8>, BackupError> {
+        let mut bytes = Vec::new();
+        let read = self.input.by_ref().take(len as u64).read_to_end(&mut bytes).map_err(BackupError::Io)?;
+        if read < len { Err(BackupError::Cut) } else { Ok(bytes) }
+    }
+
+    fn number(&mut self) -> Result<u64, BackupError> {
+        let bytes = self.take(size_of::<u64>())?;
+        self.hasher.update(&bytes);
+        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+    }
+
+    /// The records of the next frame; `None` at the end, if everything is as it was written.
+    fn frame(&mut self) -> Result<Option<Vec<Record>>, BackupError> {
+        let head = self.take(size_of::<u32>())?;
+        self.hasher.update(&head);
+        let len = u32::from_le_bytes(head.try_into().expect("four bytes were taken"));
+        if len == 0 {
+            return self.end().map(|()| None);
+        }
+        if len > FRAME_BYTES_MAX {
+            return Err(BackupError::Damaged("a frame is longer than any that pml writes"));
+        }
+        let frame = self.take(len as usize)?;
+        self.hasher.update(&frame);
+        let (mut records, mut rest) = (Vec::new(), frame.as_slice());
+        while let Some((seq, after)) = rest.split_first_chunk() {
+            let seq = Seq(u64::from_le_bytes(*seq));
+            let stored =
+                after.split_first_chunk().and_then(|(len, after)| after.split_at_checked(u32::from_le_bytes(*len) as usize));
+            let (bytes, after) = stored.ok_or(BackupError::Damaged("a record goes beyond its frame"))?;
+            if seq <= self.last {
+                return Err(BackupError::Damaged("positions do not grow"));
+            }
+            records.push(stored::decode(seq, bytes).map_err(|source| BackupError::Record { seq, source })?);
+            (self.last, self.records, rest) = (seq, self.records + 1, after);
+        }
+        if rest.is_empty() { Ok(Some(records)) } else { Err(BackupError::Damaged("a frame ends in the middle of a record")) }
+    }
+
+    fn end(&mut self) -> Result<(), BackupError> {
+        let counts = (self.number()?, Seq(self.number()?));
+        let expected = self.hasher.finalize();
+        let found = self.take(blake3::OUT_LEN)?;
+        if found != expected.as_bytes() || counts != (self.records, self.last) {
+            return Err(BackupError::Damaged("its checksum is another one"));
+        }
+        if self.input.read(&mut [0]).map_err(BackupError::Io)? > 0 {
+            return Err(BackupError::Damaged("something follows its end"));
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Iterator for Decoder<R> {
+    type Item = Result<Vec<Record>, BackupError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let frame = self.frame().transpose();
+        self.ended = !matches!(frame, Some(Ok(_)));
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::{Event, NewRecord, ToolRemoved};
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    fn records() -> Vec<Record> {
+        let record = |seq: u64| {
+            let time = Timestamp::from_micros(seq.cast_signed());
+            let event = Event::ToolRemoved(ToolRemoved { tool: format!("fs:t{seq}").parse().unwrap() });
+            let fact =
+                NewRecord { id: RecordId::from_parts(time, seq.into()), time, source: "s".into(), causation: None, event };
+            Record { seq: Seq(seq), recorded_at: time, fact: Arc::new(fact) }
+        };
+        [1, 2, 3, 5, 8].map(record).to_vec()
+    }
+
+    fn encoded() -> Vec<u8> {
+        let (mut encoder, mut bytes) = Encoder::begin();
+        let records = records();
+        bytes.extend(encoder.frame(&records[..2]));
+        bytes.extend(encoder.frame(&records[2..]));
+        bytes.extend(encoder.end());
+        bytes
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<Vec<Record>, BackupError> {
+        Ok(Decoder::begin(bytes)?.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    #[test]
+    fn records_come_back_as_they_were_holes_included() {
+        assert_eq!(decoded(&encoded()).unwrap(), records());
+        let (encoder, mut empty) = Encoder::begin();
+        empty.extend(encoder.end());
+        assert_eq!(decoded(&empty).unwrap(), []);
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_or_with_any_bit_turned_is_refused() {
+        let whole = encoded();
+        for len in 0..whole.len() {
+            assert!(decoded(&whole[..len]).is_err(), "cut to {len} of {}", whole.len());
+        }
+        for place in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[place / 8] ^= 1 << (place % 8);
+            assert!(decoded(&damaged).is_err(), "bit {place}");
+        }
+        assert!(decoded(&[whole, vec![0]].concat()).is_err(), "something follows");
+    }
+}

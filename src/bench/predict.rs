@@ -1,0 +1,156 @@
+//! Time to say what comes next, next to what no answer can do without: embedding the question and one product with the vector of every
+//! tool and every past intent.
+
+use std::sync::Arc;
+
+use super::discover::{completed, fact, micros, percentile, tool};
+use super::{Case, Stopwatch};
+use crate::ask::question;
+use crate::core::event::{
+    CapabilityDeclared, EmbeddingComputed, Event, NewRecord, Record, Structure, StructureEdge, StructureNode,
+};
+use crate::core::graph::edge::EdgeKind;
+use crate::core::id::{Callee, RecordId, Seq, ToolId};
+use crate::core::predict::evidence::Evidence;
+use crate::core::predict::threshold::Mode;
+use crate::core::predict::{Asked, predict, predict_with};
+use crate::core::rank::rows::Rows;
+use crate::core::state::State;
+use crate::core::time::Timestamp;
+use crate::dataset::{Dataset, TraceLine};
+use crate::embed::{self, Embedder};
+
+/// Past intents, from the shipped traces; others of them ask.
+const INTENTS: usize = 2_000;
+const QUESTIONS: usize = 300;
+const CAPABILITIES: usize = 2_000;
+const EPOCH: Timestamp = Timestamp::from_micros(0);
+
+struct Names {
+    p50: &'static str,
+    p99: &'static str,
+    /// When the intent was compared before, as for all but the first step of a live execution.
+    again: &'static str,
+}
+
+const SIZES: [(Names, usize); 2] = [
+    (Names { p50: "tools_500", p99: "tools_500_p99", again: "tools_500_again" }, 500),
+    (Names { p50: "tools_10k", p99: "tools_10k_p99", again: "tools_10k_again" }, 10_000),
+];
+
+pub fn run() -> anyhow::Result<Vec<Case>> {
+    let embedder = embed::builtin();
+    let demo = Dataset::demo(EPOCH);
+    let mut cases = Vec::new();
+    for (names, tools) in SIZES {
+        let state = state_of(&demo, tools, &*embedder)?;
+        anyhow::ensure!(state.tools.len() >= tools && state.capabilities.len() >= CAPABILITIES, "the state is too small");
+        let asking: Vec<&TraceLine> = demo.traces.iter().skip(INTENTS).take(QUESTIONS).collect();
+        cases.extend(measure(&names, &state, &*embedder, &asking)?);
+    }
+    Ok(cases)
+}
+
+fn measure(names: &Names, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {
+    let mut rows = Rows::new(embedder.dim());
+    for row in 0..state.tools.len() + state.memory.len() {
+        rows.push_empty();
+        rows.set(row, &vec![0.5; embedder.dim()]);
+    }
+    let (mut ours, mut floors, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, trace) in asking.iter().enumerate() {
+        let watch = Stopwatch::start();
+        let vectors = embedder.embed(&[&trace.intent])?;
+        std::hint::black_box(rows.products(&[&vectors[0]]));
+        floors.push(micros(&watch));
+        let calls: Vec<Callee> = trace.tools().map(Callee::Tool).collect();
+        let context = &calls[..number % (calls.len() + 1)];
+        let seed = RecordId::derived(EPOCH, &[&trace.trace_id]);
+        let asked = Asked { context, k: 5, mode: Mode::Asked, seed };
+        let watch = Stopwatch::start();
+        let question = question(Some(embedder), trace.intent.clone())?;
+        let prediction = predict(state, &question, &asked);
+        ours.push(micros(&watch));
+        let evidence = Evidence::of(state, &question);
+        let watch = Stopwatch::start();
+        let same = predict_with(state, &evidence, &asked);
+        again.push(micros(&watch));
+        anyhow::ensure!(!prediction.ranked.is_empty() && same == prediction, "asking again gives another answer");
+    }
+    let case = |name, times: &[f64], share| {
+        let (value, floor) = (percentile(&mut times.to_vec(), share), percentile(&mut floors.clone(), share));
+        Case { case: name, value, unit: "us", floor: Some(floor), ratio: Some(floor / value) }
+    };
+    Ok([case(names.p50, &ours, 0.5), case(names.p99, &ours, 0.99), case(names.again, &again, 0.5)])
+}
+
+/// `tools` tools, capabilities over them and the first shipped traces, made as the program makes it: by folding records.
+fn state_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Result<State> {
+    let mut fold = Fold::default();
+    for number in 0..tools {
+        fold.apply(tool(demo, number)?);
+    }
+    for number in 0..CAPABILITIES {
+        fold.apply(capability(demo, number)?);
+    }
+    for trace in demo.traces.iter().take(INTENTS) {
+        fold.apply(completed(trace)?);
+        fold.embed(embedder)?;
+    }
+    fold.embed(embedder)?;
+    Ok(fold.state)
+}
+
+#[derive(Default)]
+struct Fold {
+    state: State,
+    seq: Seq,
+}
+
+impl Fold {
+    fn apply(&mut self, fact: NewRecord) {
+        self.seq = self.seq.next();
+        self.state.apply(&Record { seq: self.seq, recorded_at: EPOCH, fact: Arc::new(fact) });
+    }
+
+    /// Vectors come as they do in the program: soon after their texts.
+    fn embed(&mut self, embedder: &dyn Embedder) -> anyhow::Result<()> {
+        loop {
+            let lacking = self.state.vectors.lacking(embedder.model().as_str(), 1_024);
+            if lacking.is_empty() {
+                return Ok(());
+            }
+            let texts: Vec<&str> = lacking.iter().map(|(_, text)| &**text).collect();
+            for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
+                let (text_hash, model) = (hash.to_string(), embedder.model().to_string());
+                let id = RecordId::derived(EPOCH, &[&text_hash]);
+                self.apply(fact(id, Event::EmbeddingComputed(EmbeddingComputed { text_hash, model, vector })));
+            }
+        }
+    }
+}
+
+/// Two or three shipped tools, one feeding the next; no two capabilities alike.
+fn capability(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
+    let count = demo.tools.len();
+    let picks = [number % count, (number * 7 + number / count + 1) % count, (number * 13 + number / count + 2) % count];
+    let node = |(at, pick): (usize, &usize)| {
+        let callee: ToolId = match &demo.tools[*pick].event {
+            Event::ToolRegistered(tool) => tool.tool.clone(),
+            other => unreachable!("a dataset's tools are registrations, not {}", other.kind()),
+        };
+        Ok(StructureNode { id: format!("n{at}").parse()?, callee: Callee::Tool(callee) })
+    };
+    let nodes = picks.iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?;
+    let edge = |at: usize| StructureEdge { from: nodes[at].id.clone(), to: nodes[at + 1].id.clone(), kind: EdgeKind::Provides };
+    let structure = Structure { edges: vec![edge(0), edge(1)], nodes };
+    let declared = CapabilityDeclared {
+        name: format!("procedure {number}"),
+        description: format!("{} then {}", structure.nodes[0].callee, structure.nodes[2].callee),
+        structure,
+        code: None,
+        parameters_schema: None,
+    };
+    let id = RecordId::derived(EPOCH, &["capability", &number.to_string()]);
+    Ok(fact(id, Event::CapabilityDeclared(declared)))
+}

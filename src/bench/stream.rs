@@ -1,0 +1,343 @@
+//! From publishing a step to hearing what comes next, at a fixed rate, next to a bare NATS publish and subscribe at the same rate.
+//!
+//! | case | way |
+//! |---|---|
+//! | `embedded_*` | in-process client, execution actor, redb (synced to disk), prediction actor, bus |
+//! | `nats_*` | NATS client, work queue, execution actor, JetStream (pipelined), prediction actor, NATS |
+//! | `nats_durable_*` | the same with atomic batches, each synced to disk before it is acknowledged |
+//!
+//! The floor is the round trip of one message between two connections of a nats-server, nothing in between.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream;
+use futures_util::StreamExt;
+use tokio::time::MissedTickBehavior;
+
+use super::discover::percentile;
+use super::nats::server::Server;
+use super::nats::{connect, headers, on};
+use super::{Case, Stopwatch};
+use crate::bus::{Delivery, Subscription};
+use crate::clock::Clock;
+use crate::config::{AppendMode, Config};
+use crate::core::event::{Event, NewRecord, cloud};
+use crate::core::live::calls_for_a_prediction;
+use crate::dataset::Dataset;
+use crate::nats::Nats;
+use crate::publisher::Publisher;
+use crate::role::Roles;
+use crate::runtime::Runtime;
+
+/// Traces that were learnt before; others of the shipped ones are run.
+const LESSONS: usize = 1_000;
+/// Agents at work at the same time: each publishes a step, waits until it is stored, and goes on at its next turn.
+const AGENTS: usize = 200;
+/// Events per second, and what the cases at that rate are called: the median, the slowest hundredth, and how many steps were served.
+const RATES: [(u64, [[&str; 3]; 3]); 2] = [
+    (
+        1_000,
+        [
+            ["embedded_1k_p50", "embedded_1k_p99", "embedded_1k_served"],
+            ["nats_1k_p50", "nats_1k_p99", "nats_1k_served"],
+            ["nats_durable_1k_p50", "nats_durable_1k_p99", "nats_durable_1k_served"],
+        ],
+    ),
+    (
+        5_000,
+        [
+            ["embedded_5k_p50", "embedded_5k_p99", "embedded_5k_served"],
+            ["nats_5k_p50", "nats_5k_p99", "nats_5k_served"],
+            ["nats_durable_5k_p50", "nats_durable_5k_p99", "nats_durable_5k_served"],
+        ],
+    ),
+];
+/// Predictions that wait for the one who measures.
+const QUEUE_LEN: usize = 65_536;
+/// How long the last predictions may take.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Measures on servers below `scratch`, each rate for `seconds`.
+pub async fn run(config: &Config, program: &Path, scratch: &Path, seconds: u64) -> anyhow::Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for (rate, [in_process, pipelined, durable]) in RATES {
+        let load = Load { rate, seconds };
+        let place = |name: &str| scratch.join(format!("{name}-{rate}"));
+        let floor = round_trips(config, program, &place("floor"), load).await?;
+        cases.extend(embedded(config, &place("embedded"), load).await?.cases(in_process, &floor));
+        for (names, append) in [(pipelined, AppendMode::Pipelined), (durable, AppendMode::Atomic)] {
+            cases.extend(over_nats(config, program, &place(names[0]), load, append).await?.cases(names, &floor));
+        }
+    }
+    Ok(cases)
+}
+
+#[derive(Clone, Copy)]
+struct Load {
+    /// Events per second in all.
+    rate: u64,
+    seconds: u64,
+}
+
+impl Load {
+    fn events(self) -> usize {
+        usize::try_from(self.rate * self.seconds).unwrap_or(usize::MAX)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    fn turn(self) -> Duration {
+        Duration::from_secs_f64(AGENTS as f64 / self.rate as f64)
+    }
+}
+
+/// When each record was published and how long its prediction took, in microseconds.
+struct Timing {
+    watch: Stopwatch,
+    sent: Mutex<BTreeMap<String, Duration>>,
+    took: Mutex<Vec<f64>>,
+}
+
+impl Timing {
+    fn start() -> Arc<Self> {
+        Arc::new(Self { watch: Stopwatch::start(), sent: Mutex::default(), took: Mutex::default() })
+    }
+
+    fn publishing(&self, cause: &str) {
+        lock(&self.sent).insert(cause.to_owned(), self.watch.elapsed());
+    }
+
+    /// `payload` is a prediction as subscribers hear it.
+    fn heard(&self, payload: &[u8]) -> anyhow::Result<()> {
+        let prediction: serde_json::Value = serde_json::from_slice(payload)?;
+        let cause = prediction["cause"].as_str().unwrap_or_default();
+        let now = self.watch.elapsed();
+        if let Some(sent) = lock(&self.sent).remove(cause) {
+            lock(&self.took).push((now - sent).as_secs_f64() * 1e6);
+        }
+        Ok(())
+    }
+
+    async fn outcome(&self) -> anyhow::Result<Measured> {
+        let mut left = usize::MAX;
+        // Until nothing comes any more: what was dropped never does.
+        loop {
+            tokio::time::sleep(GRACE / 10).await;
+            let now = lock(&self.sent).len();
+            if now == 0 || now == left {
+                break;
+            }
+            left = now;
+        }
+        let took = lock(&self.took).clone();
+        anyhow::ensure!(!took.is_empty(), "nothing was heard");
+        Ok(Measured { missed: lock(&self.sent).len(), took })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Measured {
+    took: Vec<f64>,
+    /// Steps whose prediction never came.
+    missed: usize,
+}
+
+impl Measured {
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 steps")]
+    fn cases(mut self, [p50, p99, served]: [&'static str; 3], floor: &[f64]) -> [Case; 3] {
+        let mut time = |case: &'static str, share: f64| {
+            let (value, floor) = (percentile(&mut self.took, share), percentile(&mut floor.to_vec(), share));
+            Case { case, value, unit: "us", floor: Some(floor), ratio: Some(floor / value) }
+        };
+        let times = (time(p50, 0.5), time(p99, 0.99));
+        let share = self.took.len() as f64 / (self.took.len() + self.missed) as f64 * 100.0;
+        [times.0, times.1, Case { case: served, value: share, unit: "%", floor: None, ratio: None }]
+    }
+}
+
+/// The runs of each agent, one after the other, with a session each.
+fn work(clock: &Clock, load: Load) -> Vec<Vec<NewRecord>> {
+    let traces = Dataset::demo(clock.now()).traces;
+    let mut agents: Vec<Vec<NewRecord>> = vec![Vec::new(); AGENTS];
+    let mut events = 0;
+    for number in 0_usize.. {
+        if events >= load.events() {
+            break;
+        }
+        let trace = &traces[LESSONS + number % (traces.len() - LESSONS)];
+        let mut run = trace.renamed(format!("run-{number}")).events(clock.now()).expect("shipped ids are valid");
+        for fact in &mut run {
+            fact.id = clock.fresh_id();
+            if let Event::ExecutionStarted(started) = &mut fact.event {
+                started.session = Some(format!("agent-{}", number % AGENTS).parse().expect("a plain session"));
+            }
+        }
+        events += run.len();
+        agents[number % AGENTS].extend(run);
+    }
+    agents
+}
+
+async fn learn(runtime: &Runtime, clock: &Clock) -> anyhow::Result<()> {
+    let demo = Dataset::demo(clock.now());
+    let lessons = demo.traces.iter().take(LESSONS).flat_map(|trace| trace.events(clock.now()).expect("shipped ids are valid"));
+    let events: Vec<NewRecord> = demo.tools.iter().cloned().chain(lessons).collect();
+    for chunk in events.chunks(1_000) {
+        runtime.publisher.publish(chunk.to_vec()).await?;
+    }
+    runtime.settled().await;
+    Ok(())
+}
+
+async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<Measured> {
+    let config = Config { data_dir: place.to_owned(), ..config.clone() };
+    let clock = Clock::system();
+    let runtime = Runtime::start(&config, clock.clone()).await?;
+    learn(&runtime, &clock).await?;
+    let predictions = runtime.bus.subscribe(runtime.subjects.all_predictions(), QUEUE_LEN).await?;
+    let timing = Timing::start();
+    let listening = tokio::spawn(listen(predictions, Arc::clone(&timing)));
+    let agents = work(&clock, load).into_iter().enumerate();
+    let agents = agents.map(|(number, facts)| {
+        let (publisher, timing) = (runtime.publisher.clone(), Arc::clone(&timing));
+        tokio::spawn(agent(publisher, facts, turns(number, load), timing))
+    });
+    for agent in agents.collect::<Vec<_>>() {
+        agent.await??;
+    }
+    let measured = timing.outcome().await?;
+    listening.abort();
+    runtime.stop().await;
+    Ok(measured)
+}
+
+async fn listen(mut predictions: Subscription, timing: Arc<Timing>) -> anyhow::Result<()> {
+    while let Some(delivery) = predictions.next().await {
+        if let Delivery::Message { payload, .. } = delivery {
+            timing.heard(&payload)?;
+        }
+    }
+    Ok(())
+}
+
+/// The turns of one agent, spread evenly among those of the others.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn turns(number: usize, load: Load) -> tokio::time::Interval {
+    let start = tokio::time::Instant::now() + load.turn().mul_f64(number as f64 / AGENTS as f64);
+    let mut turns = tokio::time::interval_at(start, load.turn());
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    turns
+}
+
+async fn agent(
+    publisher: Publisher,
+    facts: Vec<NewRecord>,
+    mut turns: tokio::time::Interval,
+    timing: Arc<Timing>,
+) -> anyhow::Result<()> {
+    for fact in facts {
+        turns.tick().await;
+        if calls_for_a_prediction(&fact.event) {
+            timing.publishing(&fact.id.to_string());
+        }
+        publisher.publish(vec![fact]).await?;
+    }
+    Ok(())
+}
+
+async fn over_nats(config: &Config, program: &Path, place: &Path, load: Load, append: AppendMode) -> anyhow::Result<Measured> {
+    let server = Server::start(program, place)?;
+    let config = on(&server, config, append);
+    let clock = Clock::system();
+    let runtime = Runtime::start_on_nats(&config, clock.clone(), Roles::all()).await?;
+    learn(&runtime, &clock).await?;
+    let (agents, listener) = (connect(&config).await?, connect(&config).await?);
+    let pattern = runtime.subjects.all_predictions().to_string();
+    let mut predictions = listener.client().subscribe(pattern).await?;
+    listener.client().flush().await?;
+    let timing = Timing::start();
+    let hearing = Arc::clone(&timing);
+    let listening = listener.spawn(async move {
+        while let Some(message) = predictions.next().await {
+            hearing.heard(&message.payload)?;
+        }
+        Ok::<(), anyhow::Error>(())
+    });
+    let working = work(&clock, load).into_iter().enumerate().map(|(number, facts)| {
+        let facts = facts.into_iter().map(|fact| {
+            let subject = runtime.subjects.input(fact.event.kind()).to_string();
+            (subject, fact.id.to_string(), calls_for_a_prediction(&fact.event), cloud::to_structured(&fact).to_string())
+        });
+        let (stream, timing, facts) = (agents.jetstream().clone(), Arc::clone(&timing), facts.collect());
+        agents.spawn(async move { nats_agent(stream, facts, turns(number, load), timing).await })
+    });
+    for agent in working.collect::<Vec<_>>() {
+        agent.await??;
+    }
+    let measured = timing.outcome().await?;
+    listening.abort();
+    runtime.stop().await;
+    Ok(measured)
+}
+
+type Outgoing = (String, String, bool, String);
+
+async fn nats_agent(
+    stream: jetstream::Context,
+    facts: Vec<Outgoing>,
+    mut turns: tokio::time::Interval,
+    timing: Arc<Timing>,
+) -> anyhow::Result<()> {
+    for (subject, id, is_timed, event) in facts {
+        turns.tick().await;
+        if is_timed {
+            timing.publishing(&id);
+        }
+        stream.publish_with_headers(subject, headers(&id), event.into()).await?.await?;
+    }
+    Ok(())
+}
+
+/// The floor, in microseconds: a message from one connection to another at the same rate.
+async fn round_trips(config: &Config, program: &Path, place: &Path, load: Load) -> anyhow::Result<Vec<f64>> {
+    let server = Server::start(program, place)?;
+    let config = on(&server, config, AppendMode::Pipelined);
+    let (sender, receiver): (Nats, Nats) = (connect(&config).await?, connect(&config).await?);
+    let mut messages = receiver.client().subscribe("raw").await?;
+    receiver.client().flush().await?;
+    let timing = Timing::start();
+    let hearing = Arc::clone(&timing);
+    let listening = receiver.spawn(async move {
+        while let Some(message) = messages.next().await {
+            hearing.heard(&message.payload)?;
+        }
+        Ok::<(), anyhow::Error>(())
+    });
+    let sending = (0..AGENTS).map(|number| {
+        let (client, timing) = (sender.client().clone(), Arc::clone(&timing));
+        let count = load.events() / AGENTS;
+        sender.spawn(async move {
+            let mut turns = turns(number, load);
+            for message in 0..count {
+                turns.tick().await;
+                let cause = format!("{number}-{message}");
+                timing.publishing(&cause);
+                let payload = serde_json::json!({"cause": cause}).to_string();
+                client.publish("raw", payload.into()).await?;
+            }
+            Ok::<(), anyhow::Error>(())
+        })
+    });
+    for sending in sending.collect::<Vec<_>>() {
+        sending.await??;
+    }
+    let measured = timing.outcome().await?;
+    listening.abort();
+    anyhow::ensure!(measured.missed == 0, "{} messages were lost", measured.missed);
+    Ok(measured.took)
+}

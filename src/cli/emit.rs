@@ -1,0 +1,83 @@
+//! `pml replay --publish`: history as a live stream on NATS, at the pace it was recorded or faster.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::json;
+
+use super::Outcome;
+use super::output::Output;
+use super::source::{Source, connect};
+use crate::bus::Subject;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::event::{Record, cloud};
+use crate::core::id::Seq;
+use crate::history::Moment;
+use crate::history::pace::{Pace, Speed};
+
+/// What to tell again, where and how fast.
+pub(super) struct Emission<'a> {
+    pub(super) prefix: &'a Subject,
+    pub(super) servers: Option<&'a str>,
+    pub(super) speed: Speed,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+}
+
+pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config, output: &Output) -> Outcome {
+    if emission.prefix.is_kept() {
+        let prefix = emission.prefix;
+        return Err(
+            anyhow::anyhow!("--publish {prefix}: pml keeps what is published there; choose a prefix of your own").into()
+        );
+    }
+    let configured: Vec<&str> = config.nats.servers.iter().map(|server| server.reveal()).collect();
+    let servers = emission.servers.map_or_else(|| configured.join(","), str::to_owned);
+    if servers.is_empty() {
+        return Err(anyhow::anyhow!("name the NATS servers to publish to with --bus").into());
+    }
+    let nats = connect(&servers, config).await?;
+    let client = nats.client().clone();
+    let after = if let Moment::At(seq) = emission.from { Seq(seq.0.saturating_sub(1)) } else { Seq::ZERO };
+    let bar = output.progress("publishing", source.tail()?.0.saturating_sub(after.0));
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let (mut pace, clock) = (Pace::new(emission.speed), Clock::system());
+    let (mut began, mut last, mut published, mut stopped) = (None, Seq::ZERO, 0_u64, false);
+    let telling = source.walk(after, async |record: Record| {
+        if !emission.to.includes(&record) {
+            return Ok(false);
+        }
+        if emission.from.is_after(&record) {
+            return Ok(true);
+        }
+        let due = pace.due(record.recorded_at);
+        let now = clock.now();
+        let elapsed = Duration::from_millis(now.millis_since(*began.get_or_insert(now)));
+        tokio::select! {
+            biased;
+            signal = &mut interrupted => {
+                signal?;
+                stopped = true;
+                return Ok(false);
+            }
+            () = tokio::time::sleep(due.saturating_sub(elapsed)), if due > elapsed => {}
+            () = std::future::ready(()), if due <= elapsed => {}
+        }
+        let subject = emission.prefix.below(record.event().kind());
+        let payload = cloud::record_to_structured(&record).to_string();
+        client.publish(subject.as_str().to_owned(), payload.into()).await.context("cannot publish")?;
+        (last, published) = (record.seq, published + 1);
+        bar.inc(1);
+        Ok(true)
+    });
+    telling.await?;
+    client.flush().await.context("cannot publish")?;
+    bar.finish_and_clear();
+    output.json(&json!({"published": published, "last_seq": last.0, "stopped": stopped}));
+    output.say(format!("{published} records published below {}", emission.prefix));
+    if stopped {
+        output.say(format!("stopped after record {last}; go on with --from {}", last.next()));
+    }
+    Ok(0)
+}

@@ -1,0 +1,74 @@
+//! `pml fork`: a new data directory that begins like another log and goes on under other settings.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+
+use super::output::Output;
+use super::replay::copy;
+use super::source::Source;
+use super::{Outcome, Place};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::event::{Event, LogForked, NewRecord};
+use crate::history::{Moment, Rebuild};
+
+const CONFIG_FILE: &str = "pml.toml";
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Data directory to make
+    directory: PathBuf,
+    /// The last moment taken over: a position, a time such as 2026-01-31T12:00:00Z, or `now`
+    #[arg(long, value_name = "SEQ|TIME", default_value = "now")]
+    at: Moment,
+    /// A setting of the new one, such as trace.settle_ms=50; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+    #[command(flatten)]
+    place: Place,
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.trim().is_empty());
+    let (key, value) = pair.ok_or_else(|| format!("'{text}' sets nothing; write key=value"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Config, output: &Output) -> Outcome {
+    let target = std::path::absolute(&arguments.directory)?;
+    // Its own directory and no servers, whatever the other log runs on.
+    let place = [("data_dir".to_owned(), json!(target).to_string()), ("nats.servers".to_owned(), "[]".to_owned())];
+    let settings: Vec<_> = arguments.set.iter().cloned().chain(place).collect();
+    let settings = Config::overrides(file, &settings)?;
+    let source = Source::open(&arguments.place, &config).await?;
+    let mut fork = Rebuild::begin(&target, &config, Clock::system())?;
+    copy(&source, arguments.at, &mut fork, output).await?;
+    let parent = fork.state().await?;
+    let (seq, digest) = (parent.applied(), parent.digest().to_string());
+    let path = fork.path().join(CONFIG_FILE);
+    write_synced(&path, &settings).with_context(|| format!("cannot write {}", path.display()))?;
+    let event = LogForked { parent_seq: seq, parent_digest: digest.clone(), settings: arguments.set.clone() };
+    fork.append(forked(event, &Clock::system())).await?;
+    let state = fork.finish().await?;
+    let config_file = target.join(CONFIG_FILE);
+    output.json(&json!({
+        "parent_seq": seq.0, "parent_digest": digest, "last_seq": state.applied().0, "digest": state.digest().to_string(),
+        "config": config_file,
+    }));
+    output.say(format!("{} goes its own way after record {seq}, digest {digest}", target.display()));
+    output.say(format!("serve it with: pml serve --config {}", config_file.display()));
+    Ok(0)
+}
+
+fn forked(event: LogForked, clock: &Clock) -> NewRecord {
+    let event = Event::LogForked(event);
+    NewRecord { id: clock.fresh_id(), time: clock.now(), source: "pml/fork".into(), causation: None, event }
+}
+
+fn write_synced(path: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::write(path, text)?;
+    std::fs::File::open(path)?.sync_all()
+}

@@ -1,0 +1,116 @@
+//! `pml predict`: what comes next, how likely, and why.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::output::Output;
+use super::source::Source;
+use super::{Outcome, Place};
+use crate::ask::{AskedMode, Asker, ItemType, PredictRequest};
+use crate::config::Config;
+use crate::history::Moment;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// What is to be done, in plain words
+    #[arg(default_value = "")]
+    intent: String,
+    /// What was called so far, in order, separated by commas
+    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
+    after: Vec<String>,
+    /// Only tools or only capabilities
+    #[arg(long = "type", value_enum, default_value = "all")]
+    only: ItemType,
+    /// How sure the answer must be before it says to go ahead
+    #[arg(long, value_enum, default_value = "asked")]
+    mode: AskedMode,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=50))]
+    limit: u16,
+    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "SEQ|TIME")]
+    at: Option<Moment>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
+    let request = PredictRequest {
+        intent: arguments.intent,
+        context: arguments.after,
+        limit: Some(arguments.limit.into()),
+        only: arguments.only,
+        mode: arguments.mode,
+    };
+    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+        (Source::Server(remote), None) => remote.ask("/v1/predict", &json!(request))?,
+        (source, at) => {
+            let asker =
+                Asker::of_state(source.state(at.unwrap_or(Moment::Now)).await?, &config).map_err(anyhow::Error::from)?;
+            json!(asker.predict(request).map_err(anyhow::Error::from)?)
+        }
+    };
+    output.json(&answer);
+    print(&answer, output);
+    Ok(0)
+}
+
+fn print(answer: &Value, output: &Output) {
+    let ranked = answer["ranked"].as_array().cloned().unwrap_or_default();
+    if ranked.is_empty() {
+        output.say("nothing is known that could come next; pml learns from what agents publish (`pml publish`, `pml import`)");
+        return;
+    }
+    output.table(&["", "next", "p", "why"], (1..).zip(&ranked).map(|(rank, item)| row(rank, item)));
+    let threshold = answer["threshold"].as_f64().unwrap_or(0.0) * 100.0;
+    let verdict = match answer["decision"].as_str() {
+        Some("emit") => format!("sure enough: the first reaches its threshold of {threshold:.0}%"),
+        _ => format!("not sure: the first stays below its threshold of {threshold:.0}%"),
+    };
+    output.say(format!("{verdict} (model {}, {} records)", text(answer, "model"), answer["based_on_seq"]));
+    for unknown in answer["unknown"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        output.say(format!("pml has never seen {unknown}"));
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn row(rank: usize, item: &Value) -> Vec<String> {
+    let what = match text(item, "type") {
+        "done" => "(done)".to_owned(),
+        "capability" => {
+            let tools: Vec<&str> = item["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            format!("{}\n{}", text(item, "name"), tools.join(", "))
+        }
+        _ => text(item, "item").to_owned(),
+    };
+    let share = format!("{:.1}%", item["p"].as_f64().unwrap_or(0.0) * 100.0);
+    vec![rank.to_string(), what, share, why(item)]
+}
+
+/// The strongest signals in words: how often it followed, and what the others add to the score.
+fn why(item: &Value) -> String {
+    let reasons = item["reasons"].as_array().into_iter().flatten();
+    let number = |reason: &Value, key: &str| reason[key].as_f64().unwrap_or(0.0);
+    let in_words = |reason: &Value| match text(reason, "signal") {
+        // A logarithm of a share, which people read better as the share.
+        "transition" => Some(format!("follows {:.0}% of the time", number(reason, "value").exp() * 100.0)),
+        _ if number(reason, "adds").abs() < 0.05 => None,
+        name => Some(format!("{} {:+.1}", in_words(name), number(reason, "adds"))),
+    };
+    reasons.filter_map(in_words).take(4).collect::<Vec<_>>().join(", ")
+}
+
+/// Signals that have no better word keep their name.
+pub(super) fn in_words(signal: &str) -> &str {
+    match signal {
+        "transition_two" => "after the last two",
+        "memory_next" => "like past intents",
+        "intent" => "meaning",
+        "clause" => "meaning of a part",
+        "used" => "called already",
+        "reliability" => "works",
+        other => other,
+    }
+}

@@ -1,0 +1,117 @@
+//! `pml eval --prequential`: predict, then learn, all along a history; the curves as Parquet and as a picture.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::output::Output;
+use super::source::{Source, open_existing};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::id::Seq;
+use crate::dataset::{Dataset, TEST, TOOLS, TRAIN};
+use crate::embed;
+use crate::eval::curves::{Curve, curves, write_parquet};
+use crate::eval::plot::svg;
+use crate::eval::prequential::{METRICS, Prequential, records_of};
+use crate::history::Archive;
+use crate::log::RedbLog;
+
+const PARQUET: &str = "curves.parquet";
+const PICTURE: &str = "curves.svg";
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Instead: ask about every trace before it is learnt. DIRECTORY may also be a data directory, or events from `pml log export`
+    #[arg(long, conflicts_with_all = ["train", "test", "folds"])]
+    pub(super) prequential: bool,
+    /// Where the curves go, as curves.parquet and curves.svg
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "prequential")]
+    out: PathBuf,
+    /// Traces that one value of a curve is the mean of
+    #[arg(long, default_value_t = 200, requires = "prequential", value_parser = clap::value_parser!(u32).range(1..))]
+    window: u32,
+}
+
+pub(super) async fn run(arguments: Arguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
+    let embedder = embed::open(&config.embedding)?;
+    let mut asking = Prequential::new(&*embedder, config.embedding.batch_texts_max);
+    if directory.join(TOOLS).exists() {
+        let (now, mut dataset) = (Clock::system().now(), Dataset::load(directory, TRAIN, Clock::system().now())?);
+        if directory.join(TEST).exists() {
+            dataset.traces.extend(Dataset::load(directory, TEST, now)?.traces);
+        }
+        let bar = output.progress("asking and learning", dataset.traces.len() as u64);
+        for record in records_of(dataset, now) {
+            asking.take(&record)?;
+            bar.set_position(asking.asked().into());
+        }
+        bar.finish_and_clear();
+    } else {
+        let source = open(directory, config)?;
+        let bar = output.progress("asking and learning", source.tail()?.0);
+        let reading = source.visit(Seq::ZERO, |record| {
+            asking.take(&record)?;
+            bar.inc(1);
+            Ok(true)
+        });
+        reading.await?;
+        bar.finish_and_clear();
+    }
+    let asked = asking.asked();
+    if asked == 0 {
+        return Err(anyhow::anyhow!("{} holds no completed trace with an intent and known tools", directory.display()).into());
+    }
+    let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let curves = curves(&asking.finish(), arguments.window as usize);
+    let about = format!("mean of the last {} traces; vectors by {}", arguments.window, embedder.model());
+    let paths = write(&curves, &arguments.out, &format!("{name}: predict, then learn"), &about)?;
+    output.json(&json!({
+        "history": name, "model": embedder.model().to_string(), "traces": asked, "window": arguments.window,
+        "curves": curves.iter().map(told).collect::<Vec<Value>>(), "parquet": paths[0], "svg": paths[1],
+    }));
+    print(&curves, asked, &paths, output);
+    Ok(0)
+}
+
+/// A history that is no dataset.
+fn open(directory: &Path, config: &Config) -> anyhow::Result<Source> {
+    if RedbLog::exists(directory) {
+        return Ok(Source::Log(Arc::new(open_existing(directory, config)?)));
+    }
+    let archive = Archive::open(directory)?;
+    let place = directory.display();
+    anyhow::ensure!(archive.last().is_some(), "{place} holds no dataset, no log, and no events from `pml log export`");
+    Ok(Source::Archive(archive))
+}
+
+fn write(curves: &[Curve], out: &Path, title: &str, about: &str) -> anyhow::Result<[PathBuf; 2]> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot write {}", out.display()))?;
+    let paths = [out.join(PARQUET), out.join(PICTURE)];
+    write_parquet(curves, &paths[0]).with_context(|| format!("cannot write {}", paths[0].display()))?;
+    std::fs::write(&paths[1], svg(curves, title, about)).with_context(|| format!("cannot write {}", paths[1].display()))?;
+    Ok(paths)
+}
+
+fn told(curve: &Curve) -> Value {
+    let named = |values: [f64; 3]| json!({"hit1": values[0], "mrr": values[1], "recall5": values[2]});
+    json!({
+        "question": curve.question, "ranker": curve.ranker, "n": curve.points.len(),
+        "overall": named(curve.overall()), "last_window": named(curve.last()),
+    })
+}
+
+fn print(curves: &[Curve], asked: u32, paths: &[PathBuf; 2], output: &Output) {
+    output.say(format!("{asked} traces, each asked about before it was learnt; all / last window, in %"));
+    let row = |curve: &Curve| {
+        let cells = curve.overall().into_iter().zip(curve.last());
+        let cells = cells.map(|(all, last)| format!("{:.1} / {:.1}", all * 100.0, last * 100.0));
+        [curve.question.to_owned(), curve.ranker.to_owned()].into_iter().chain(cells).collect()
+    };
+    output.table(&[&["", "ranker"], &METRICS[..]].concat(), curves.iter().map(row).collect::<Vec<_>>());
+    output.say(format!("curves in {} and {}", paths[0].display(), paths[1].display()));
+}

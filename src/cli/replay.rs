@@ -1,0 +1,101 @@
+//! `pml replay`: history once more, as a state of the past, as a new data directory or as a live stream.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::emit::{self, Emission};
+use super::output::Output;
+use super::source::Source;
+use super::{Outcome, Place};
+use crate::bus::Subject;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::event::Kind;
+use crate::core::id::Seq;
+use crate::core::state::State;
+use crate::gateway::answers;
+use crate::history::pace::Speed;
+use crate::history::{Archive, Moment, Rebuild};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Up to this moment: a position, a time such as 2026-01-31T12:00:00Z, or `now`
+    #[arg(long, value_name = "SEQ|TIME", default_value = "now")]
+    to: Moment,
+    /// Read the files that `pml log export` wrote instead of a log
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "data", "nats"])]
+    from_parquet: Option<PathBuf>,
+    /// Write a new data directory with the same records at the same positions
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Publish the records on NATS as PREFIX.<kind>
+    #[arg(long, value_name = "PREFIX", conflicts_with = "into")]
+    publish: Option<Subject>,
+    /// How many times as fast as it was recorded, or `max`
+    #[arg(long, default_value = "1", requires = "publish")]
+    speed: Speed,
+    /// The first record to publish: a position or a time
+    #[arg(long, value_name = "SEQ|TIME", default_value = "1", requires = "publish")]
+    from: Moment,
+    /// NATS servers to publish to, separated by commas [default: those of --nats, or nats.servers]
+    #[arg(long, value_name = "URL", requires = "publish")]
+    bus: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
+    let source = match &arguments.from_parquet {
+        Some(directory) => Source::Archive(Archive::open(directory)?),
+        None => Source::open(&arguments.place, &config).await?,
+    };
+    if let Some(prefix) = &arguments.publish {
+        let servers = arguments.bus.as_deref().or(arguments.place.nats.as_deref());
+        let emission = Emission { prefix, servers, speed: arguments.speed, from: arguments.from, to: arguments.to };
+        return emit::run(&source, emission, &config, output).await;
+    }
+    let state = match &arguments.into {
+        Some(target) => rebuild(&source, arguments.to, target, &config, output).await?,
+        None => source.state(arguments.to).await?,
+    };
+    if let Some(target) = &arguments.into {
+        output.say(format!("{} holds the records up to {}", target.display(), state.applied()));
+    }
+    print(&state, output);
+    Ok(0)
+}
+
+async fn rebuild(source: &Source, to: Moment, target: &Path, config: &Config, output: &Output) -> anyhow::Result<State> {
+    let mut rebuild = Rebuild::begin(target, config, Clock::system())?;
+    copy(source, to, &mut rebuild, output).await?;
+    Ok(rebuild.finish().await?)
+}
+
+/// The records up to a moment, into a data directory in the making.
+pub(super) async fn copy(source: &Source, to: Moment, into: &mut Rebuild, output: &Output) -> anyhow::Result<()> {
+    let bar = output.progress("writing", source.tail()?.0);
+    let copying = source.walk(Seq::ZERO, async |record| {
+        let included = to.includes(&record);
+        if included {
+            into.push(record).await?;
+            bar.inc(1);
+        }
+        Ok(included)
+    });
+    copying.await?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Position, digest and counts.
+fn print(state: &State, output: &Output) {
+    let known = answers::state(state);
+    output.json(&known);
+    output.say(format!("state at {}, digest {}", state.applied(), state.digest()));
+    let sizes = ["tools", "capabilities", "edges", "traces", "open_executions", "intents", "texts_embedded"];
+    let of_sizes = sizes.map(|name| vec![name.replace('_', " "), known[name].to_string()]);
+    let kinds = Kind::ALL.into_iter().filter(|kind| state.count(*kind) > 0);
+    let of_kinds = kinds.map(|kind| vec![kind.name().to_owned(), state.count(kind).to_string()]);
+    output.table(&["what", "how many"], of_sizes.into_iter().chain(of_kinds));
+}

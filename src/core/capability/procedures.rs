@@ -1,0 +1,92 @@
+//! Which capability a run belongs to, remembered: most runs repeat one, and the canonical form takes longer than everything else a
+//! run teaches. Holds nothing that does not follow from the run itself, so it is no part of the digest, and may be forgotten.
+
+use std::hash::BuildHasherDefault;
+
+use imbl::GenericHashMap;
+use imbl::shared_ptr::DefaultSharedPtr;
+
+use crate::core::graph::Node;
+use crate::core::id::{CapabilityId, OwnHash, fnv1a};
+
+/// Different runs remembered; one more, and all are forgotten.
+const RUNS_KEPT: usize = 4_096;
+
+/// The calls of a run and the data flow between their positions, as they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run(Box<[u32]>);
+
+impl Run {
+    fn new(calls: &[Node], flow: &[(usize, usize)]) -> Option<Self> {
+        let mut run = Vec::with_capacity(1 + calls.len() + flow.len());
+        run.push(u32::try_from(calls.len()).ok()?);
+        run.extend(calls.iter().map(|call| call.to_bits()));
+        for (from, to) in flow {
+            run.push(u32::from(u16::try_from(*from).ok()?) << 16 | u32::from(u16::try_from(*to).ok()?));
+        }
+        Some(Self(run.into()))
+    }
+}
+
+impl std::hash::Hash for Run {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        let mix = |hash: u64, part: &u32| (hash.rotate_left(5) ^ u64::from(*part)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        hasher.write_u64(self.0.iter().fold(fnv1a(&[]), mix));
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Procedures {
+    identities: GenericHashMap<Run, CapabilityId, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
+}
+
+impl Procedures {
+    /// The identity of a run, from memory or from `canonical`.
+    pub(super) fn identity(
+        &mut self,
+        calls: &[Node],
+        flow: &[(usize, usize)],
+        canonical: impl FnOnce() -> CapabilityId,
+    ) -> CapabilityId {
+        let Some(run) = Run::new(calls, flow) else { return canonical() };
+        if let Some(id) = self.identities.get(&run) {
+            return *id;
+        }
+        if self.identities.len() == RUNS_KEPT {
+            self.identities.clear();
+        }
+        let id = canonical();
+        self.identities.insert(run, id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_from_others_by_its_calls_their_order_and_their_flow() {
+        let (a, b) = (Node::tool(0), Node::tool(1));
+        let mut procedures = Procedures::default();
+        let runs: [(&[Node], &[(usize, usize)]); 4] = [(&[a, b], &[]), (&[b, a], &[]), (&[a, b], &[(0, 1)]), (&[a], &[])];
+        for round in 0..2 {
+            for (number, (calls, flow)) in (1..).zip(runs) {
+                let id = procedures.identity(calls, flow, || {
+                    assert_eq!(round, 0, "known by now");
+                    CapabilityId::from_bits(number)
+                });
+                assert_eq!(id, CapabilityId::from_bits(number));
+            }
+        }
+    }
+
+    #[test]
+    fn it_stays_small() {
+        let mut procedures = Procedures::default();
+        for tool in 0..=u32::try_from(RUNS_KEPT).unwrap() {
+            procedures.identity(&[Node::tool(tool)], &[], || CapabilityId::from_bits(tool.into()));
+        }
+        assert_eq!(procedures.identities.len(), 1);
+    }
+}

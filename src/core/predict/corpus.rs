@@ -1,0 +1,111 @@
+//! The vectors of tools and of remembered intents, side by side, so that a question is compared with all of them at once.
+//!
+//! Derived from the tools, the memory and the vectors of the same state, and kept in step with them record by record: it says
+//! nothing they do not say, so the digest leaves it out and a snapshot builds it anew ([`Corpus::rebuilt`]).
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::core::memory::{INTENTS_KEPT, Memory};
+use crate::core::rank::rows::Rows;
+use crate::core::tool::{Tool, Tools};
+use crate::core::vectors::{TextHash, Vectors};
+
+#[derive(Clone, Debug, Default)]
+pub struct Corpus {
+    model: Option<Arc<str>>,
+    /// By position.
+    tools: Rows,
+    /// The intent with number n stands in row n modulo [`INTENTS_KEPT`].
+    intents: Rows,
+    /// Tools by the text they are found by.
+    tools_by_text: OrdMap<TextHash, Vec<u32>>,
+}
+
+impl Corpus {
+    /// The corpus of these parts.
+    pub fn rebuilt(tools: &Tools, memory: &Memory, vectors: &Vectors) -> Self {
+        let (tool_rows, intents) = (Rows::new(vectors.dim()), Rows::new(vectors.dim()));
+        let mut corpus = Self { model: vectors.model().cloned(), tools: tool_rows, intents, tools_by_text: OrdMap::new() };
+        for position in tools.positions() {
+            corpus.tool_described(position, None, tools.at(position).text().as_deref(), vectors);
+        }
+        for (number, entry) in memory.iter() {
+            corpus.intent_remembered(number, entry.hash, vectors);
+        }
+        corpus
+    }
+
+    /// A tool's text is another one.
+    pub fn tool_described(&mut self, position: u32, before: Option<&str>, now: Option<&str>, vectors: &Vectors) {
+        if let Some(tools) = before.and_then(|before| self.tools_by_text.get_mut(&TextHash::of(before))) {
+            tools.retain(|other| *other != position);
+        }
+        let row = position as usize;
+        set(&mut self.tools, row, None);
+        if let Some(hash) = now.map(TextHash::of) {
+            self.tools_by_text.entry(hash).or_default().push(position);
+            set(&mut self.tools, row, vectors.get(hash).map(|vector| &**vector));
+        }
+    }
+
+    /// An intent got a number in the memory.
+    pub fn intent_remembered(&mut self, number: u64, hash: TextHash, vectors: &Vectors) {
+        set(&mut self.intents, row(number), vectors.get(hash).map(|vector| &**vector));
+    }
+
+    /// The vector of a text came. Another model taking over replaces everything.
+    pub fn embedded(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) {
+        if self.model.as_ref() != vectors.model() {
+            *self = Self::rebuilt(tools, memory, vectors);
+            return;
+        }
+        let Some(vector) = vectors.get(hash) else { return };
+        if let Some(number) = memory.number(hash) {
+            set(&mut self.intents, row(number), Some(vector));
+        }
+        for position in self.tools_by_text.get(&hash).into_iter().flatten() {
+            set(&mut self.tools, *position as usize, Some(vector));
+        }
+    }
+
+    /// By position of the tool, the similarity with each of `vectors`.
+    pub fn tool_similarities(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
+        self.tools.products(vectors)
+    }
+
+    /// The intents most similar to `vector`, at most `keep`, the nearest first, by number; `except` is left out.
+    pub fn near(&self, vector: &[f32], memory: &Memory, keep: usize, except: Option<u64>) -> Vec<(u64, f32)> {
+        let products = self.intents.products(&[vector]).remove(0);
+        let numbers = memory.numbers().filter(|number| Some(*number) != except);
+        let similar = |number: u64| (number, products.get(row(number)).copied().unwrap_or(0.0));
+        let mut near: Vec<(u64, f32)> = numbers.map(similar).filter(|(_, similarity)| *similarity > 0.0).collect();
+        let nearer = |a: &(u64, f32), b: &(u64, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if near.len() > keep {
+            near.select_nth_unstable_by(keep, nearer);
+            near.truncate(keep);
+        }
+        near.sort_unstable_by(nearer);
+        near
+    }
+}
+
+fn row(number: u64) -> usize {
+    usize::try_from(number % INTENTS_KEPT as u64).expect("fewer than INTENTS_KEPT")
+}
+
+fn set(rows: &mut Rows, row: usize, vector: Option<&[f32]>) {
+    while rows.len() <= row {
+        rows.push_empty();
+    }
+    match vector {
+        Some(vector) if vector.len() == rows.dim() => rows.set(row, vector),
+        _ => rows.clear(row),
+    }
+}
+
+/// What a tool is found by.
+pub fn text_hash(tool: &Tool) -> Option<TextHash> {
+    tool.text().as_deref().map(TextHash::of)
+}

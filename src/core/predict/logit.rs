@@ -1,0 +1,249 @@
+//! A conditional logit, learnt online: the probability of an outcome is the softmax of its score among the candidates.
+//!
+//! The weights are the running estimate of the most likely ones, given the prior and the examples so far: every example moves them
+//! by a Newton step, `w -= H^-1 g`, with `g` the gradient of its loss and `H` the sum of the prior's precision and the curvature of
+//! all examples. The prior holds as long as there is little to learn from, no rate has to be chosen, and the state is `w` and `H`.
+//! Old examples fade, so that the weights follow a memory that grows.
+
+use super::signals::{LIVE, SIGNALS, Signal, Values};
+use crate::core::digest::{Digestible, Writer};
+
+/// Precision of the prior: how much curvature, seen in examples, weighs as much as it.
+const PRECISION: f64 = 1.0;
+/// What an example keeps of its weight with each one that follows.
+const FADE: f64 = 1.0 - 1.0 / 4_096.0;
+/// No step moves a weight further: one odd example is not to overturn what was learnt.
+const STEP_MAX: f64 = 1.0;
+
+/// One place in a past run: the values of every candidate, and which one it was.
+#[derive(Clone, Debug)]
+pub struct Example {
+    pub values: Vec<Values>,
+    pub right: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Logit {
+    weights: [f64; SIGNALS],
+    /// Curvature of the examples, without the prior; symmetric.
+    curvature: Box<[[f64; LIVE]; LIVE]>,
+    examples: u64,
+}
+
+impl Default for Logit {
+    fn default() -> Self {
+        Self { weights: Signal::ALL.map(Signal::prior), curvature: Box::new([[0.0; LIVE]; LIVE]), examples: 0 }
+    }
+}
+
+impl Logit {
+    pub fn weights(&self) -> &[f64; SIGNALS] {
+        &self.weights
+    }
+
+    /// How many examples taught it.
+    pub fn examples(&self) -> u64 {
+        self.examples
+    }
+
+    /// Names the weights: the same weights, the same name.
+    pub fn version(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for weight in &self.weights {
+            hasher.update(&weight.to_bits().to_le_bytes());
+        }
+        format!("logit-{}", &hasher.finalize().to_hex()[..12])
+    }
+
+    /// They sum to 1.
+    pub fn probabilities(&self, values: &[Values]) -> Vec<f64> {
+        softmax(values.iter().map(|values| score(&self.weights, values)).collect())
+    }
+
+    pub fn learn(&mut self, example: &Example) {
+        let probabilities = self.probabilities(&example.values);
+        let (mut gradient, curvature) = slope(example, &probabilities);
+        for row in 0..LIVE {
+            for column in 0..LIVE {
+                self.curvature[row][column] = FADE * self.curvature[row][column] + curvature[row][column];
+            }
+            // The faded examples no longer balance all of the prior's pull.
+            gradient[row] += (1.0 - FADE) * PRECISION * (self.weights[row] - Signal::ALL[row].prior());
+        }
+        let mut precision = *self.curvature;
+        for (at, row) in precision.iter_mut().enumerate() {
+            row[at] += PRECISION;
+        }
+        for (weight, step) in self.weights.iter_mut().zip(solve(precision, gradient)) {
+            *weight -= step.clamp(-STEP_MAX, STEP_MAX);
+        }
+        self.examples += 1;
+    }
+}
+
+fn score(weights: &[f64; SIGNALS], values: &Values) -> f64 {
+    weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
+}
+
+fn softmax(mut scores: Vec<f64>) -> Vec<f64> {
+    let top = scores.iter().copied().fold(f64::MIN, f64::max);
+    for score in &mut scores {
+        *score = libm::exp(*score - top);
+    }
+    let total: f64 = scores.iter().sum();
+    for score in &mut scores {
+        *score /= total;
+    }
+    scores
+}
+
+/// Gradient and curvature of the loss -ln p(right): the mean of the values less those of the right one, and their covariance.
+fn slope(example: &Example, probabilities: &[f64]) -> ([f64; LIVE], [[f64; LIVE]; LIVE]) {
+    let mut mean = [0.0; LIVE];
+    let mut covariance = [[0.0; LIVE]; LIVE];
+    for (values, p) in example.values.iter().zip(probabilities) {
+        for row in 0..LIVE {
+            let weighted = p * values[row];
+            mean[row] += weighted;
+            for column in 0..=row {
+                covariance[row][column] += weighted * values[column];
+            }
+        }
+    }
+    for row in 0..LIVE {
+        for column in 0..=row {
+            covariance[row][column] -= mean[row] * mean[column];
+            covariance[column][row] = covariance[row][column];
+        }
+    }
+    let right = &example.values[example.right];
+    (std::array::from_fn(|at| mean[at] - right[at]), covariance)
+}
+
+/// Solves `matrix * x = vector` for a positive definite matrix (Cholesky).
+fn solve(mut matrix: [[f64; LIVE]; LIVE], mut vector: [f64; LIVE]) -> [f64; LIVE] {
+    for row in 0..LIVE {
+        for column in 0..=row {
+            let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
+            let rest = matrix[row][column] - known;
+            // Rounding may eat what is left of a direction that the examples say nothing about.
+            matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
+        }
+    }
+    for row in 0..LIVE {
+        let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
+        vector[row] = (vector[row] - known) / matrix[row][row];
+    }
+    for row in (0..LIVE).rev() {
+        let known: f64 = (row + 1..LIVE).map(|at| matrix[at][row] * vector[at]).sum();
+        vector[row] = (vector[row] - known) / matrix[row][row];
+    }
+    vector
+}
+
+impl Digestible for Logit {
+    fn digest(&self, writer: &mut Writer) {
+        writer.u64(self.examples);
+        for value in self.weights.iter().chain(self.curvature.iter().flatten()) {
+            writer.u64(value.to_bits());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(seed: u32, candidates: u32) -> Example {
+        let value = |at: u32| {
+            f64::from(seed.wrapping_mul(747_796_405).wrapping_add(at.wrapping_mul(2_891_336_453)) >> 16) / 65_536.0 - 0.5
+        };
+        let values =
+            |row: u32| std::array::from_fn(|at| if at < LIVE { value(row * 100 + u32::try_from(at).unwrap()) } else { 0.0 });
+        Example { values: (0..candidates).map(values).collect(), right: seed as usize % candidates as usize }
+    }
+
+    fn loss(example: &Example, weights: [f64; SIGNALS]) -> f64 {
+        let logit = Logit { weights, ..Logit::default() };
+        -logit.probabilities(&example.values)[example.right].ln()
+    }
+
+    #[test]
+    fn gradient_and_curvature_are_those_of_the_loss() {
+        let example = example(7, 6);
+        let logit = Logit::default();
+        let (gradient, curvature) = slope(&example, &logit.probabilities(&example.values));
+        let moved = |at: usize, by: f64| {
+            let mut weights = logit.weights;
+            weights[at] += by;
+            weights
+        };
+        for at in 0..LIVE {
+            let difference = (loss(&example, moved(at, 1e-5)) - loss(&example, moved(at, -1e-5))) / 2e-5;
+            assert!((gradient[at] - difference).abs() < 1e-8, "{at}: {} and {difference}", gradient[at]);
+            let slope_at = |by: f64| {
+                let probabilities = Logit { weights: moved(at, by), ..Logit::default() }.probabilities(&example.values);
+                slope(&example, &probabilities).0
+            };
+            let (more, less) = (slope_at(1e-5), slope_at(-1e-5));
+            for other in 0..LIVE {
+                let difference = (more[other] - less[other]) / 2e-5;
+                assert!((curvature[at][other] - difference).abs() < 1e-7, "{at}, {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_solution_solves() {
+        let mut matrix = [[0.0; LIVE]; LIVE];
+        let rows: Vec<Values> = example(3, 40).values;
+        for row in 0..LIVE {
+            for column in 0..LIVE {
+                matrix[row][column] = rows.iter().map(|values| values[row] * values[column]).sum::<f64>() + flag(row == column);
+            }
+        }
+        let vector: [f64; LIVE] = std::array::from_fn(|at| rows[0][at]);
+        let solved = solve(matrix, vector);
+        for row in 0..LIVE {
+            let product: f64 = matrix[row].iter().zip(&solved).map(|(a, x)| a * x).sum();
+            assert!((product - vector[row]).abs() < 1e-10, "{row}");
+        }
+    }
+
+    fn flag(holds: bool) -> f64 {
+        f64::from(u8::from(holds))
+    }
+
+    #[test]
+    fn what_was_right_before_becomes_likelier_and_one_example_moves_little() {
+        let mut logit = Logit::default();
+        let examples: Vec<Example> = (0..200)
+            .map(|seed| {
+                let mut example = example(seed, 5);
+                // The right one has the largest value of the first signal.
+                let first = |at: usize| example.values[at][0];
+                example.right = (0..5).reduce(|best, at| if first(at) > first(best) { at } else { best }).unwrap();
+                example
+            })
+            .collect();
+        logit.learn(&examples[0]);
+        let before = logit.weights[0];
+        assert!((before - Signal::Transition.prior()).abs() < 0.5, "{before}");
+        for example in &examples {
+            logit.learn(example);
+        }
+        assert!(logit.weights[0] > before + 2.0, "{:?}", logit.weights);
+        assert_eq!(logit.examples(), 201);
+        let right = |example: &Example| logit.probabilities(&example.values)[example.right];
+        assert!(examples.iter().map(right).sum::<f64>() / 200.0 > 0.5);
+    }
+
+    #[test]
+    fn probabilities_sum_to_one_whatever_the_scores() {
+        let mut values = vec![[0.0; SIGNALS]; 3];
+        values[1][0] = 5_000.0;
+        values[2][0] = -5_000.0;
+        let probabilities = Logit::default().probabilities(&values);
+        assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12 && probabilities[1] > 0.99);
+    }
+}

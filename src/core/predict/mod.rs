@@ -1,0 +1,158 @@
+//! What comes next: given an intent and the calls made so far, tools, capabilities and "done", each with a probability.
+//!
+//! ```text
+//!  State + Question --Evidence::of--> past intents near it, similarities   (once per intent)
+//!  Evidence + calls so far --candidates--> outcomes --signals--> values --logit--> p --threshold--> decision
+//! ```
+//!
+//! Everything is a function of one [`State`], the vectors of the question, and the calls so far: asked again about the same moment,
+//! pml gives the same answer, bit for bit. The weights of the logit are learnt in the fold (`lesson`) and are part of its digest.
+
+pub mod candidates;
+pub mod chances;
+pub mod corpus;
+pub mod evidence;
+pub mod explain;
+pub mod lesson;
+pub mod logit;
+pub mod score;
+pub mod signals;
+pub mod strategic;
+pub mod threshold;
+
+use super::digest::{Digestible, Writer};
+use super::event::Outcome;
+use super::graph::Node;
+use super::id::{Callee, RecordId, Seq};
+use super::rank::Question;
+use super::state::State;
+use candidates::Candidate;
+use chances::Chances;
+use corpus::Corpus;
+use evidence::{Evidence, Less};
+use lesson::Lessons;
+use logit::Logit;
+use score::Scores;
+use signals::{SIGNALS, Scene, Signal, Values};
+use threshold::{Decision, Mode, Thresholds};
+
+/// What prediction keeps in the state.
+#[derive(Clone, Debug, Default)]
+pub struct Predictor {
+    pub corpus: Corpus,
+    pub logit: Logit,
+    pub lessons: Lessons,
+    pub thresholds: Thresholds,
+    pub scores: Scores,
+}
+
+impl Digestible for Predictor {
+    fn digest(&self, writer: &mut Writer) {
+        self.logit.digest(writer);
+        self.lessons.digest(writer);
+        self.thresholds.digest(writer);
+        self.scores.digest(writer);
+    }
+}
+
+/// Where somebody stands, and how they ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The calls made so far, in order; none at the start.
+    pub context: &'a [Callee],
+    /// Outcomes wanted.
+    pub k: usize,
+    pub mode: Mode,
+    /// The record that made somebody ask: the threshold's sample is drawn from it.
+    pub seed: RecordId,
+}
+
+/// One outcome. Its score is the sum of its contributions, its probability the softmax of the scores of all candidates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    pub outcome: Outcome,
+    pub p: f64,
+    /// By signal, in the order of [`Signal::ALL`].
+    pub values: Values,
+    pub weights: [f64; SIGNALS],
+}
+
+/// What one signal added to a score: weight times value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contribution {
+    pub signal: Signal,
+    pub weight: f64,
+    pub value: f64,
+}
+
+impl Contribution {
+    pub fn amount(&self) -> f64 {
+        self.weight * self.value
+    }
+}
+
+impl Ranked {
+    /// Largest first, by amount, without those that add nothing.
+    pub fn contributions(&self) -> Vec<Contribution> {
+        let of = |signal: Signal| Contribution {
+            signal,
+            weight: self.weights[signal as usize],
+            value: self.values[signal as usize],
+        };
+        let mut all: Vec<Contribution> = Signal::ALL.into_iter().map(of).filter(|part| part.amount() != 0.0).collect();
+        all.sort_by(|a, b| b.amount().abs().total_cmp(&a.amount().abs()));
+        all
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The most likely first, cut to `k`.
+    pub ranked: Vec<Ranked>,
+    /// The last record the answer rests on.
+    pub based_on_seq: Seq,
+    /// Which weights answered.
+    pub model: String,
+    /// What the first outcome had to reach, and whether it did.
+    pub threshold: f64,
+    pub decision: Decision,
+}
+
+/// What comes next, by everything `state` knows.
+pub fn predict(state: &State, question: &Question, asked: &Asked<'_>) -> Prediction {
+    predict_with(state, &Evidence::of(state, question), asked)
+}
+
+/// The same when the evidence is at hand: it depends on the intent only, so a live execution needs it once per view.
+pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Prediction {
+    let context: Vec<Option<Node>> = asked.context.iter().map(|callee| state.find(callee)).collect();
+    let Predictor { logit, thresholds, .. } = &state.predictor;
+    let all = ranked(state, evidence, &context);
+    let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
+    let threshold = thresholds.threshold(state, first.symbol(), asked.mode, asked.seed);
+    let decision = if p >= threshold { Decision::Emit } else { Decision::Hold };
+    let ranked = all.into_iter().take(asked.k).map(|(candidate, p, values)| {
+        let outcome = candidate.outcome(state);
+        Ranked { outcome, p, values, weights: *logit.weights() }
+    });
+    Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: logit.version(), threshold, decision }
+}
+
+/// Every candidate with its probability, the likeliest first.
+pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64)> {
+    ranked(state, evidence, context).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
+}
+
+/// Ties in the order of the candidates, the end last.
+fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
+    let less = Less::default();
+    let chances = Chances::of(state, evidence, context, &less);
+    let candidates = candidates::of(state, evidence, &chances);
+    let scene = Scene::new(state, evidence, &chances);
+    let values: Vec<Values> = candidates.iter().map(|candidate| scene.values(*candidate)).collect();
+    let probabilities = state.predictor.logit.probabilities(&values);
+    let mut ranked: Vec<(Candidate, f64, Values)> =
+        candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    ranked
+}

@@ -1,0 +1,299 @@
+//! How predictions fared: each served one is scored once, by what its execution did next.
+//!
+//! A prediction is open from when it was served until the next step of its execution ends, or the execution does. One that was
+//! overtaken (the next step was recorded before it) is not scored, nor is one whose execution was abandoned.
+
+use imbl::{OrdMap, Vector};
+
+use super::threshold::Thresholds;
+use crate::core::digest::{Digestible, Writer};
+use crate::core::event::{FeedbackGiven, FeedbackTarget, Outcome, PredictionServed, Verdict};
+use crate::core::graph::transition::Symbol;
+use crate::core::id::{ExecutionId, RecordId, Seq};
+
+/// Served predictions kept, to score, judge and explain them; and scored ones, to say how they fared.
+pub const SERVED_KEPT: usize = 10_000;
+pub const SCORED_KEPT: usize = 10_000;
+/// Outcomes kept per prediction.
+const RANKED_KEPT: usize = 10;
+/// Bins of the calibration error.
+const BINS: usize = 10;
+/// No log-loss is larger than that of this probability: an unlisted outcome has no probability of its own.
+const LEAST: f64 = 1e-6;
+
+/// A prediction somebody was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Served {
+    pub execution: Option<ExecutionId>,
+    pub based_on_seq: Seq,
+    /// Calls that had ended when it was made.
+    pub calls: usize,
+    /// The first outcomes with their probabilities; `None` for what the state does not know.
+    pub ranked: Vec<(Option<Symbol>, f64)>,
+}
+
+/// What became of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scored {
+    /// The record that settled it.
+    pub seq: Seq,
+    /// Of the first outcome.
+    pub p: f64,
+    /// Where what happened stood, from 1; 0 if it was not listed.
+    pub rank: u32,
+    /// The probability of what happened; what the list left over if it was not in it.
+    pub p_right: f64,
+}
+
+/// Means over scored predictions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Window {
+    pub n: usize,
+    pub hit1: f64,
+    pub hit3: f64,
+    pub log_loss: f64,
+    /// Expected calibration error of the first outcome, 10 bins.
+    pub calibration_error: f64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    served: OrdMap<RecordId, Served>,
+    /// The keys of `served`, oldest first.
+    order: Vector<RecordId>,
+    /// The prediction each execution waits to settle.
+    open: OrdMap<ExecutionId, RecordId>,
+    scored: Vector<Scored>,
+    total: u64,
+}
+
+impl Scores {
+    /// A prediction was served. `symbol` knows outcomes; `calls` is where its execution stood, `None` if it had gone on already.
+    pub fn serve(&mut self, event: &PredictionServed, calls: Option<usize>, symbol: impl Fn(&Outcome) -> Option<Symbol>) {
+        let first = event.ranked.iter().take(RANKED_KEPT);
+        let served = Served {
+            execution: event.execution.clone(),
+            based_on_seq: event.based_on_seq,
+            calls: calls.unwrap_or(0),
+            ranked: first.map(|ranked| (symbol(&ranked.outcome), ranked.probability)).collect(),
+        };
+        if let Some(execution) = event.execution.clone().filter(|_| calls.is_some()) {
+            self.open.insert(execution, event.prediction);
+        }
+        if self.served.insert(event.prediction, served).is_some() {
+            return;
+        }
+        self.order.push_back(event.prediction);
+        if self.order.len() > SERVED_KEPT {
+            let oldest = self.order.pop_front().expect("more than SERVED_KEPT");
+            let execution = self.served.remove(&oldest).and_then(|served| served.execution);
+            if let Some(execution) = execution.filter(|execution| self.open.get(execution) == Some(&oldest)) {
+                self.open.remove(&execution);
+            }
+        }
+    }
+
+    /// Whether any prediction waits to be settled: most executions have none, and need not be looked up.
+    pub fn is_waiting(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The execution went on with `outcome`, `None` if that is something the state does not know. Tells `thresholds` how the first
+    /// outcome of the open prediction fared.
+    pub fn settle(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, seq: Seq, thresholds: &mut Thresholds) {
+        let Some(served) = self.open.remove(execution).and_then(|prediction| self.served.get(&prediction)) else { return };
+        let Some((first, p)) = served.ranked.first().copied() else { return };
+        let at = outcome.and_then(|outcome| served.ranked.iter().position(|(listed, _)| *listed == Some(outcome)));
+        let left = 1.0 - served.ranked.iter().map(|(_, p)| p).sum::<f64>();
+        let scored = Scored {
+            seq,
+            p,
+            rank: at.map_or(0, |at| u32::try_from(at + 1).expect("at most RANKED_KEPT")),
+            p_right: at.map_or(left, |at| served.ranked[at].1).max(LEAST),
+        };
+        if let Some(first) = first {
+            thresholds.observe(first, scored.rank == 1);
+        }
+        self.total += 1;
+        self.scored.push_back(scored);
+        if self.scored.len() > SCORED_KEPT {
+            self.scored.pop_front();
+        }
+    }
+
+    /// The execution is over and nothing more will be known about it.
+    pub fn drop(&mut self, execution: &ExecutionId) {
+        self.open.remove(execution);
+    }
+
+    /// Somebody judged a prediction. That it was ignored says no more than what happens next will.
+    pub fn judge(&self, feedback: &FeedbackGiven, thresholds: &mut Thresholds) {
+        let FeedbackTarget::Prediction(prediction) = feedback.target else { return };
+        let first = self.served.get(&prediction).and_then(|served| served.ranked.first()).and_then(|(first, _)| *first);
+        if let Some(first) = first {
+            match feedback.verdict {
+                Verdict::Accepted => thresholds.observe(first, true),
+                Verdict::Rejected => thresholds.observe(first, false),
+                Verdict::Ignored => {}
+            }
+        }
+    }
+
+    pub fn served(&self, prediction: RecordId) -> Option<&Served> {
+        self.served.get(&prediction)
+    }
+
+    /// How many were scored, ever.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The means over the `last` scored predictions, or as many as there are.
+    #[expect(clippy::cast_precision_loss, reason = "at most SCORED_KEPT")]
+    pub fn window(&self, last: usize) -> Window {
+        let skipped = self.scored.len().saturating_sub(last);
+        let n = self.scored.len() - skipped;
+        let mut window = Window { n, ..Window::default() };
+        let mut bins = [0.0; BINS];
+        for scored in self.scored.iter().skip(skipped) {
+            let flag = |holds: bool| f64::from(u8::from(holds));
+            window.hit1 += flag(scored.rank == 1);
+            window.hit3 += flag((1..=3).contains(&scored.rank));
+            window.log_loss -= libm::log(scored.p_right);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to BINS")]
+            let bin = ((scored.p * BINS as f64) as usize).min(BINS - 1);
+            bins[bin] += scored.p - flag(scored.rank == 1);
+        }
+        window.calibration_error = bins.iter().map(|rest: &f64| rest.abs()).sum();
+        for value in [&mut window.hit1, &mut window.hit3, &mut window.log_loss, &mut window.calibration_error] {
+            *value /= n.max(1) as f64;
+        }
+        window
+    }
+}
+
+impl Digestible for Scores {
+    fn digest(&self, writer: &mut Writer) {
+        writer.len(self.order.len());
+        for prediction in &self.order {
+            writer.u128(prediction.to_bits());
+            let served = &self.served[prediction];
+            writer.optional(served.execution.as_ref(), |writer, execution| {
+                writer.text(execution.as_str());
+            });
+            writer.u64(served.based_on_seq.0).len(served.calls).len(served.ranked.len());
+            for (symbol, p) in &served.ranked {
+                writer.optional(*symbol, |writer, symbol| {
+                    writer.u32(symbol.to_bits());
+                });
+                writer.u64(p.to_bits());
+            }
+        }
+        writer.len(self.open.len());
+        for (execution, prediction) in &self.open {
+            writer.text(execution.as_str()).u128(prediction.to_bits());
+        }
+        writer.u64(self.total).len(self.scored.len());
+        for scored in &self.scored {
+            writer.u64(scored.seq.0).u64(scored.p.to_bits()).u32(scored.rank).u64(scored.p_right.to_bits());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::RankedOutcome;
+    use crate::core::graph::Node;
+    use crate::core::time::Timestamp;
+
+    fn id(number: u128) -> RecordId {
+        RecordId::from_parts(Timestamp::from_micros(1), number)
+    }
+
+    fn execution(name: &str) -> ExecutionId {
+        name.parse().unwrap()
+    }
+
+    fn served(number: u128, execution_name: &str, ranked: &[(Option<&str>, f64)]) -> PredictionServed {
+        let outcome = |tool: &Option<&str>| tool.map_or(Outcome::Done, |tool| Outcome::Call(tool.parse().unwrap()));
+        let ranked = ranked.iter().map(|(tool, p)| RankedOutcome { outcome: outcome(tool), probability: *p });
+        PredictionServed {
+            prediction: id(number),
+            execution: Some(execution(execution_name)),
+            based_on_seq: Seq(1),
+            model: "m".to_owned(),
+            ranked: ranked.collect(),
+            threshold: 0.5,
+        }
+    }
+
+    /// `s:a` and `s:b` are known.
+    fn symbol(outcome: &Outcome) -> Option<Symbol> {
+        match outcome {
+            Outcome::Done => Some(Symbol::END),
+            Outcome::Call(callee) => match &*callee.text() {
+                "s:a" => Some(Symbol::call(Node::tool(0))),
+                "s:b" => Some(Symbol::call(Node::tool(1))),
+                _ => None,
+            },
+        }
+    }
+
+    #[test]
+    fn a_prediction_is_scored_once_by_what_came_next() {
+        let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
+        let (a, b) = (Symbol::call(Node::tool(0)), Symbol::call(Node::tool(1)));
+        let three = [(Some("s:a"), 0.6), (None, 0.25), (Some("s:x"), 0.05)];
+        for (number, name, outcome) in [(1, "e1", Some(a)), (2, "e2", Some(Symbol::END)), (3, "e3", Some(b)), (4, "e4", None)] {
+            scores.serve(&served(number, name, &three), Some(1), symbol);
+            scores.settle(&execution(name), outcome, Seq(7), &mut thresholds);
+            scores.settle(&execution(name), Some(a), Seq(8), &mut thresholds);
+        }
+        assert_eq!(scores.total(), 4);
+        let Window { n, hit1, hit3, log_loss, calibration_error } = scores.window(100);
+        assert_eq!((n, hit1, hit3), (4, 0.25, 0.5));
+        let expected = -(0.6_f64.ln() + 0.25_f64.ln() + 2.0 * 0.1_f64.ln()) / 4.0;
+        assert!((log_loss - expected).abs() < 1e-9 && (calibration_error - 0.35).abs() < 1e-9);
+        assert_eq!(scores.window(1).hit1, 0.0, "the last one was missed");
+        let posterior = thresholds.posterior(a);
+        assert!(posterior.alpha > 1.9 && posterior.beta > 3.9, "{posterior:?}");
+    }
+
+    #[test]
+    fn what_was_overtaken_or_abandoned_is_not_scored() {
+        let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
+        scores.serve(&served(1, "e1", &[(Some("s:a"), 0.9)]), None, symbol);
+        assert!(!scores.is_waiting());
+        scores.serve(&served(2, "e2", &[(Some("s:a"), 0.9)]), Some(0), symbol);
+        scores.drop(&execution("e2"));
+        for name in ["e1", "e2"] {
+            scores.settle(&execution(name), Some(Symbol::END), Seq(7), &mut thresholds);
+        }
+        assert_eq!((scores.total(), scores.window(10)), (0, Window::default()));
+    }
+
+    #[test]
+    fn feedback_moves_the_threshold_of_what_was_predicted() {
+        let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
+        scores.serve(&served(1, "e1", &[(Some("s:a"), 0.9)]), Some(0), symbol);
+        for verdict in [Verdict::Accepted, Verdict::Rejected, Verdict::Ignored] {
+            let feedback = FeedbackGiven { target: FeedbackTarget::Prediction(id(1)), verdict };
+            scores.judge(&feedback, &mut thresholds);
+        }
+        let unknown = FeedbackGiven { target: FeedbackTarget::Prediction(id(9)), verdict: Verdict::Accepted };
+        scores.judge(&unknown, &mut thresholds);
+        let posterior = thresholds.posterior(Symbol::call(Node::tool(0)));
+        assert!((posterior.alpha - 1.99).abs() < 1e-12 && (posterior.beta - 2.0).abs() < 1e-12, "{posterior:?}");
+    }
+
+    #[test]
+    fn served_predictions_are_bounded_and_the_oldest_go_first() {
+        let mut scores = Scores::default();
+        for number in 0..=SERVED_KEPT as u128 {
+            scores.serve(&served(number, &format!("e{number}"), &[(None, 1.0)]), Some(0), symbol);
+        }
+        assert!(scores.served(id(0)).is_none() && scores.served(id(1)).is_some());
+        assert_eq!(scores.open.len(), SERVED_KEPT);
+    }
+}

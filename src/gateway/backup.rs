@@ -1,0 +1,23 @@
+//! `GET /v1/backup`: the log as one stream, consistent whatever is appended meanwhile.
+
+use std::sync::Arc;
+
+use actix_web::HttpResponse;
+use actix_web::web::{Bytes, Data};
+use futures_util::StreamExt;
+
+use super::Gateway;
+use super::error::ApiError;
+use super::stream::OpenStream;
+use crate::backup;
+
+pub(super) async fn get(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    let max = gateway.settings.streams_max;
+    let open = OpenStream::register(&gateway.metrics, max).ok_or(ApiError::TooManyStreams { max })?;
+    let pieces = backup::of_log(Arc::clone(&gateway.log)).map(move |piece| {
+        // Counted for as long as the stream lives.
+        let _counted = &open;
+        piece.map(Bytes::from)
+    });
+    Ok(HttpResponse::Ok().content_type("application/octet-stream").streaming(pieces))
+}

@@ -1,0 +1,82 @@
+//! A moment in the life of a log: a position or a time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::core::event::Record;
+use crate::core::id::Seq;
+use crate::core::time::Timestamp;
+
+/// Up to where a log counts. What belongs to a moment is always a prefix of the log, because a state is a fold of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Up to and with this position, whether or not a record stands there.
+    At(Seq),
+    /// Up to the first record that the log took after this time, by the log's own clock.
+    Time(Timestamp),
+    /// All of it.
+    Now,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no moment; give a position such as 118, a time such as 2026-01-31T12:00:00Z, or 'now'")]
+pub struct NotAMoment(String);
+
+impl Moment {
+    /// Whether the log had this record at the moment, given that it had all before it.
+    pub fn includes(self, record: &Record) -> bool {
+        match self {
+            Self::At(seq) => record.seq <= seq,
+            Self::Time(time) => record.recorded_at <= time,
+            Self::Now => true,
+        }
+    }
+
+    /// Whether this record came before the moment, for those who begin there.
+    pub fn is_after(self, record: &Record) -> bool {
+        match self {
+            Self::At(seq) => record.seq < seq,
+            Self::Time(time) => record.recorded_at < time,
+            Self::Now => true,
+        }
+    }
+}
+
+impl FromStr for Moment {
+    type Err = NotAMoment;
+
+    fn from_str(text: &str) -> Result<Self, NotAMoment> {
+        if text == "now" {
+            return Ok(Self::Now);
+        }
+        let seq = text.parse().map(|seq| Self::At(Seq(seq))).ok();
+        seq.or_else(|| text.parse().map(Self::Time).ok()).ok_or_else(|| NotAMoment(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(seq) => seq.fmt(f),
+            Self::Time(time) => time.fmt(f),
+            Self::Now => f.write_str("now"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_a_position_a_time_or_now() {
+        assert_eq!("118".parse(), Ok(Moment::At(Seq(118))));
+        assert_eq!("now".parse(), Ok(Moment::Now));
+        let time: Moment = "2026-01-31T13:00:00+01:00".parse().unwrap();
+        assert_eq!(time.to_string(), "2026-01-31T12:00:00.000000Z");
+        for text in ["", "-1", "yesterday", "2026-01-31"] {
+            let error = text.parse::<Moment>().unwrap_err();
+            assert!(error.to_string().starts_with(&format!("'{text}' is no moment; give a position")), "{error}");
+        }
+    }
+}

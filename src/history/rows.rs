@@ -1,0 +1,287 @@
+//! Records to columns and back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    BooleanBuilder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder, UInt8Builder, UInt32Builder, UInt64Builder,
+};
+use arrow_array::types::{TimestampMicrosecondType, UInt8Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
+use arrow_schema::{ArrowError, DataType, Field};
+
+use super::columns::{TIME_ZONE, schema};
+use crate::core::event::{Event, Kind, NewRecord, Record, codec};
+use crate::core::id::{RecordId, Seq, StepId};
+use crate::core::time::Timestamp;
+
+/// The columns a record is read back from.
+pub(super) const RECORD_COLUMNS: [&str; 9] =
+    ["seq", "recorded_at", "time", "id", "kind", "version", "source", "causation", "data"];
+
+/// What a batch weighs at most, so that no column outgrows its offsets.
+const BATCH_ROWS: usize = 8_192;
+const BATCH_BYTES: usize = 64 << 20;
+
+/// Covers what a record is read back from, in the form the file has it: a later version of pml that reads old files finds the same.
+#[derive(Clone, Default)]
+pub(super) struct Content(blake3::Hasher);
+
+impl Content {
+    fn add(&mut self, seq: u64, times: [i64; 2], version: u8, texts: [Option<&str>; 5]) {
+        self.0.update(&seq.to_le_bytes()).update(&times[0].to_le_bytes()).update(&times[1].to_le_bytes()).update(&[version]);
+        for text in texts {
+            let len = text.map_or(u64::MAX, |text| text.len() as u64);
+            self.0.update(&len.to_le_bytes()).update(text.unwrap_or_default().as_bytes());
+        }
+    }
+
+    pub(super) fn hex(&self) -> String {
+        self.0.finalize().to_hex().to_string()
+    }
+}
+
+/// Column builders: records go in one by one and come out as a batch.
+pub(super) struct Rows {
+    seq: UInt64Builder,
+    recorded_at: TimestampMicrosecondBuilder,
+    time: TimestampMicrosecondBuilder,
+    id: StringBuilder,
+    kind: StringBuilder,
+    version: UInt8Builder,
+    source: StringBuilder,
+    causation: StringBuilder,
+    execution: StringBuilder,
+    session: StringBuilder,
+    agent: StringBuilder,
+    parent: StringBuilder,
+    intent: StringBuilder,
+    step: StringBuilder,
+    tool: StringBuilder,
+    depends_on: ListBuilder<StringBuilder>,
+    success: BooleanBuilder,
+    duration_ms: UInt64Builder,
+    error_kind: StringBuilder,
+    steps: UInt32Builder,
+    name: StringBuilder,
+    data: StringBuilder,
+    /// Of everything pushed, also into earlier batches.
+    pub(super) content: Content,
+    json: Vec<u8>,
+    bytes: usize,
+}
+
+impl Rows {
+    pub(super) fn new() -> Self {
+        let text = StringBuilder::new;
+        let time = || TimestampMicrosecondBuilder::new().with_timezone(TIME_ZONE);
+        Self {
+            seq: UInt64Builder::new(),
+            recorded_at: time(),
+            time: time(),
+            id: text(),
+            kind: text(),
+            version: UInt8Builder::new(),
+            source: text(),
+            causation: text(),
+            execution: text(),
+            session: text(),
+            agent: text(),
+            parent: text(),
+            intent: text(),
+            step: text(),
+            tool: text(),
+            depends_on: ListBuilder::new(text()).with_field(Arc::new(Field::new_list_field(DataType::Utf8, false))),
+            success: BooleanBuilder::new(),
+            duration_ms: UInt64Builder::new(),
+            error_kind: text(),
+            steps: UInt32Builder::new(),
+            name: text(),
+            data: text(),
+            content: Content::default(),
+            json: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, record: &Record) {
+        let fact = &*record.fact;
+        let (id, kind) = (fact.id.to_string(), fact.event.kind());
+        let causation = fact.causation.map(|id| id.to_string());
+        self.json.clear();
+        codec::write_json(&fact.event, &mut self.json);
+        let data = std::str::from_utf8(&self.json).expect("JSON is text");
+        let texts = [Some(id.as_str()), Some(kind.name()), Some(&*fact.source), causation.as_deref(), Some(data)];
+        self.content.add(record.seq.0, [record.recorded_at.micros(), fact.time.micros()], kind.version(), texts);
+        self.seq.append_value(record.seq.0);
+        self.recorded_at.append_value(record.recorded_at.micros());
+        self.time.append_value(fact.time.micros());
+        self.id.append_value(&id);
+        self.kind.append_value(kind.name());
+        self.version.append_value(kind.version());
+        self.source.append_value(&fact.source);
+        self.causation.append_option(causation);
+        self.data.append_value(data);
+        self.bytes += data.len();
+        self.push_members(Members::of(&fact.event));
+    }
+
+    fn push_members(&mut self, members: Members<'_>) {
+        self.execution.append_option(members.execution);
+        self.session.append_option(members.session);
+        self.agent.append_option(members.agent);
+        self.parent.append_option(members.parent);
+        self.intent.append_option(members.intent);
+        self.step.append_option(members.step);
+        self.tool.append_option(members.tool);
+        let on = members.depends_on;
+        self.depends_on.append_option(on.map(|steps| steps.iter().map(|step| Some(step.as_str()))));
+        self.success.append_option(members.success);
+        self.duration_ms.append_option(members.duration_ms);
+        self.error_kind.append_option(members.error_kind);
+        self.steps.append_option(members.steps);
+        self.name.append_option(members.name);
+    }
+
+    /// Whether the batch is large enough to be written.
+    pub(super) fn is_full(&self) -> bool {
+        self.seq.values_slice().len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES
+    }
+
+    /// What was pushed since the last batch, in the order of [`super::columns::COLUMNS`].
+    pub(super) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        self.bytes = 0;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.seq.finish()),
+            Arc::new(self.recorded_at.finish()),
+            Arc::new(self.time.finish()),
+            Arc::new(self.id.finish()),
+            Arc::new(self.kind.finish()),
+            Arc::new(self.version.finish()),
+            Arc::new(self.source.finish()),
+            Arc::new(self.causation.finish()),
+            Arc::new(self.execution.finish()),
+            Arc::new(self.session.finish()),
+            Arc::new(self.agent.finish()),
+            Arc::new(self.parent.finish()),
+            Arc::new(self.intent.finish()),
+            Arc::new(self.step.finish()),
+            Arc::new(self.tool.finish()),
+            Arc::new(self.depends_on.finish()),
+            Arc::new(self.success.finish()),
+            Arc::new(self.duration_ms.finish()),
+            Arc::new(self.error_kind.finish()),
+            Arc::new(self.steps.finish()),
+            Arc::new(self.name.finish()),
+            Arc::new(self.data.finish()),
+        ];
+        RecordBatch::try_new(schema(), columns)
+    }
+}
+
+/// The members of an event that have columns of their own.
+#[derive(Default)]
+struct Members<'a> {
+    execution: Option<&'a str>,
+    session: Option<&'a str>,
+    agent: Option<&'a str>,
+    parent: Option<&'a str>,
+    intent: Option<&'a str>,
+    step: Option<&'a str>,
+    tool: Option<Cow<'a, str>>,
+    depends_on: Option<&'a [StepId]>,
+    success: Option<bool>,
+    duration_ms: Option<u64>,
+    error_kind: Option<&'a str>,
+    steps: Option<u32>,
+    name: Option<&'a str>,
+}
+
+impl<'a> Members<'a> {
+    fn of(event: &'a Event) -> Self {
+        let mut members = Self { execution: event.execution().map(|execution| execution.as_str()), ..Self::default() };
+        match event {
+            Event::ToolRegistered(event) => {
+                members.tool = Some(event.tool.as_str().into());
+                members.name = Some(&event.name);
+            }
+            Event::ToolRemoved(event) => members.tool = Some(event.tool.as_str().into()),
+            Event::ExecutionStarted(event) => {
+                members.session = event.session.as_ref().map(|session| session.as_str());
+                members.agent = event.agent.as_deref();
+                members.parent = event.parent.as_ref().map(|parent| parent.as_str());
+                members.intent = Some(&event.intent);
+            }
+            Event::StepStarted(event) => {
+                members.step = Some(event.step.as_str());
+                members.tool = Some(event.tool.text());
+            }
+            Event::StepFinished(event) => {
+                members.step = Some(event.step.as_str());
+                members.tool = Some(event.tool.text());
+                members.depends_on = Some(&event.depends_on);
+                members.success = Some(event.success);
+                members.duration_ms = event.duration_ms;
+                members.error_kind = event.error_kind.as_deref();
+            }
+            Event::ExecutionFinished(event) => members.success = Some(event.success),
+            Event::CapabilityDeclared(event) => members.name = Some(&event.name),
+            Event::TemplateLoaded(event) => members.name = Some(&event.name),
+            Event::TraceCompleted(event) => {
+                members.session = event.session.as_ref().map(|session| session.as_str());
+                members.agent = event.agent.as_deref();
+                members.intent = Some(&event.intent);
+                members.success = Some(event.success);
+                members.duration_ms = Some(event.ended.millis_since(event.started));
+                members.steps = u32::try_from(event.steps.len()).ok();
+            }
+            Event::FeedbackGiven(_) | Event::EmbeddingComputed(_) | Event::PredictionServed(_) | Event::LogForked(_) => {}
+        }
+        members
+    }
+}
+
+/// Reads the records of a batch that has [`RECORD_COLUMNS`], and adds them to `content`. The error says what is wrong.
+pub(super) fn records(batch: &RecordBatch, content: &mut Content) -> Result<Vec<Record>, String> {
+    let seq = numbers::<UInt64Type>(batch, "seq")?;
+    let recorded_at = numbers::<TimestampMicrosecondType>(batch, "recorded_at")?;
+    let time = numbers::<TimestampMicrosecondType>(batch, "time")?;
+    let version = numbers::<UInt8Type>(batch, "version")?;
+    let text = |name: &str| column::<StringArray>(batch, name);
+    let (id, kind, source, causation, data) = (text("id")?, text("kind")?, text("source")?, text("causation")?, text("data")?);
+    let mut records = Vec::with_capacity(batch.num_rows());
+    for row in 0..batch.num_rows() {
+        let caused_by = causation.is_valid(row).then(|| causation.value(row));
+        let texts = [Some(id.value(row)), Some(kind.value(row)), Some(source.value(row)), caused_by, Some(data.value(row))];
+        content.add(seq.value(row), [recorded_at.value(row), time.value(row)], version.value(row), texts);
+        let at = |problem: String| format!("record {}: {problem}", seq.value(row));
+        let parse_id = |text: &str| text.parse::<RecordId>().map_err(|error| at(format!("id: {error}")));
+        let named: Kind = kind.value(row).parse().map_err(|_| at(format!("unknown kind '{}'", kind.value(row))))?;
+        if !named.readable_versions().contains(&version.value(row)) {
+            return Err(at(format!("{named} version {} is not known to this pml", version.value(row))));
+        }
+        let event = codec::from_json(named, version.value(row), data.value(row)).map_err(|refusal| at(refusal.to_string()))?;
+        let fact = NewRecord {
+            id: parse_id(id.value(row))?,
+            time: Timestamp::from_micros(time.value(row)),
+            source: source.value(row).into(),
+            causation: caused_by.map(parse_id).transpose()?,
+            event,
+        };
+        let recorded_at = Timestamp::from_micros(recorded_at.value(row));
+        records.push(Record { seq: Seq(seq.value(row)), recorded_at, fact: Arc::new(fact) });
+    }
+    Ok(records)
+}
+
+fn numbers<'a, T: arrow_array::ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Result<&'a PrimitiveArray<T>, String> {
+    column(batch, name)
+}
+
+fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A, String> {
+    let column = batch.column_by_name(name).ok_or_else(|| format!("has no column '{name}'"))?;
+    column.as_any().downcast_ref().ok_or_else(|| format!("column '{name}' is of type {}", column.data_type()))
+}
