@@ -1,34 +1,28 @@
 //! The one place that builds adapters and actors and connects them, and the order in which they stop.
 
+mod roles;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::actors::embedding::{self, EmbeddingParts};
-use crate::actors::execution::{self, ExecutionParts};
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
-use crate::actors::index::{self, IndexParts, Indexed};
-use crate::actors::measures::{self, Measured, MeasuresParts};
-use crate::actors::prediction::{self, PredictionParts};
-use crate::actors::snapshots::{self, SnapshotsParts};
+use crate::actors::index::Indexed;
+use crate::actors::measures::Measured;
 use crate::actors::supervisor::supervise;
-use crate::actors::trace::{self, TraceParts};
 use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
 use crate::clock::Clock;
-use crate::config::{Config, Serve};
+use crate::config::Config;
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
-use crate::core::graph::measures::Measures;
-use crate::core::id::{RecordId, Seq};
+use crate::core::id::RecordId;
 use crate::core::intake::Limits;
-use crate::core::rank::Index;
-use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
-use crate::embed::{self, EmbedError, SharedEmbedder};
+use crate::embed::{self, EmbedError};
 use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, RedbOptions, SharedLog};
 use crate::metrics::Metrics;
 use crate::nats::{self, IntakeParts, Lease, Nats, NatsError, StreamDeadLetters};
@@ -185,7 +179,7 @@ impl Runtime {
         let limits = Arc::new(Limits::from(&config.limits));
         let (stop, stopping) = watch::channel(false);
         let store = Store::configured(config)?;
-        let begin = restored(&store, &log).await;
+        let begin = snapshot::to_start_from(&store, log.as_ref()).await;
         let last_snapshot = begin.applied();
         let (view_sender, views) = Views::channel(begin);
         let (measures_sender, measures) = Measured::channel();
@@ -198,17 +192,7 @@ impl Runtime {
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
-        let snapshots = Arc::new(Keeper {
-            store,
-            log: Arc::clone(&log),
-            views: views.clone(),
-            bus: Arc::clone(&bus),
-            subjects: subjects.clone(),
-            clock: clock.clone(),
-            config_hash: snapshot::config_hash(config),
-            keep: config.snapshots.keep,
-            turn: tokio::sync::Mutex::default(),
-        });
+        let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
         let mut runtime = Self {
             publisher,
             views,
@@ -247,114 +231,9 @@ impl Runtime {
             runtime.load_templates(&config.templates.path).await?;
             runtime.start_snapshots(config, last_snapshot, stopping.clone());
         }
-        if runtime.roles.contains(Role::Execution) {
-            runtime.start_execution(config, limits, address, (turn, stopping.clone()));
-        }
-        if runtime.roles.contains(Role::Trace) {
-            runtime.start_trace(config, stopping.clone());
-        }
-        if runtime.roles.contains(Role::Embedding) {
-            runtime.start_embedding(embedder, stopping.clone());
-        }
-        if runtime.roles.contains(Role::Prediction) && config.prediction.serve != Serve::None {
-            runtime.start_prediction(config, stopping.clone());
-        }
+        runtime.start_roles(config, (limits, address, turn), embedder, stopping.clone());
         runtime.start_readers_side(config, measures_sender, index_sender, stopping);
         Ok(runtime)
-    }
-
-    fn start_execution(
-        &mut self,
-        config: &Config,
-        limits: Arc<Limits>,
-        address: execution::Door,
-        (turn, stopping): (watch::Receiver<Turn>, watch::Receiver<bool>),
-    ) {
-        let admitting = ExecutionParts {
-            log: Arc::clone(&self.log),
-            dead: Arc::clone(&self.dead),
-            views: self.views.clone(),
-            clock: self.clock.clone(),
-            limits,
-            settings: config.execution.clone(),
-            metrics: Arc::clone(&self.metrics),
-            address,
-            stop: stopping.clone(),
-        };
-        self.supervise("execution", 1, stopping.clone(), move || {
-            let admitting = admitting.clone();
-            in_turn(turn.clone(), stopping.clone(), move |end| {
-                execution::run(ExecutionParts { stop: end, ..admitting.clone() })
-            })
-        });
-    }
-
-    fn start_trace(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
-        let closing = TraceParts {
-            log: Arc::clone(&self.log),
-            views: self.views.clone(),
-            clock: self.clock.clone(),
-            settings: config.trace.clone(),
-            stop: stopping.clone(),
-        };
-        self.supervise("trace", 2, stopping, move || trace::run(closing.clone()));
-    }
-
-    fn start_embedding(&mut self, embedder: SharedEmbedder, stopping: watch::Receiver<bool>) {
-        let embedding = EmbeddingParts {
-            log: Arc::clone(&self.log),
-            views: self.views.clone(),
-            clock: self.clock.clone(),
-            embedder,
-            stop: stopping.clone(),
-        };
-        self.supervise("embedding", 2, stopping, move || embedding::run(embedding.clone()));
-    }
-
-    fn start_snapshots(&mut self, config: &Config, last: Seq, stopping: watch::Receiver<bool>) {
-        let parts = SnapshotsParts {
-            keeper: Arc::clone(&self.snapshots),
-            views: self.views.clone(),
-            settings: config.snapshots.clone(),
-            last,
-            stop: stopping.clone(),
-        };
-        self.supervise("snapshots", 2, stopping, move || snapshots::run(parts.clone()));
-    }
-
-    fn start_prediction(&mut self, config: &Config, stopping: watch::Receiver<bool>) {
-        let predicting = PredictionParts {
-            log: Arc::clone(&self.log),
-            views: self.views.clone(),
-            asker: self.asker.clone(),
-            bus: Arc::clone(&self.bus),
-            subjects: self.subjects.clone(),
-            clock: self.clock.clone(),
-            metrics: Arc::clone(&self.metrics),
-            settings: config.prediction.clone(),
-            stop: stopping.clone(),
-        };
-        self.supervise("prediction", 3, stopping, move || prediction::run(predicting.clone()));
-    }
-
-    /// What answers rest on besides the view. Every process may be asked, over HTTP if not over NATS.
-    fn start_readers_side(
-        &mut self,
-        config: &Config,
-        measures: watch::Sender<Arc<Measures>>,
-        index: watch::Sender<Arc<Index>>,
-        stopping: watch::Receiver<bool>,
-    ) {
-        let measuring = MeasuresParts {
-            views: self.views.clone(),
-            measures,
-            clock: self.clock.clone(),
-            settings: config.graph.clone(),
-            stop: stopping.clone(),
-        };
-        self.supervise("measures", 2, stopping.clone(), move || measures::run(measuring.clone()));
-        let indexing = IndexParts { views: self.views.clone(), index, clock: self.clock.clone(), stop: stopping.clone() };
-        self.supervise("index", 2, stopping, move || index::run(indexing.clone()));
     }
 
     fn supervise<F, R>(&mut self, name: &'static str, arbiter: usize, stop: watch::Receiver<bool>, incarnation: F)
@@ -433,21 +312,6 @@ impl Runtime {
         }
         if let Some(lease) = lease {
             lease.release().await;
-        }
-    }
-}
-
-/// The state to start from: that of the newest snapshot that can be used. Without any, everything is folded.
-async fn restored(store: &Store, log: &SharedLog) -> State {
-    match snapshot::newest_at_or_before(store, log.as_ref(), Seq(u64::MAX)).await {
-        Ok(Some(state)) => {
-            tracing::info!(seq = state.applied().0, "starting from a snapshot");
-            state
-        }
-        Ok(None) => State::default(),
-        Err(error) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "starting without a snapshot");
-            State::default()
         }
     }
 }

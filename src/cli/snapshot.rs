@@ -14,7 +14,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
 use crate::gateway::{snapshot_dto, snapshot_listed};
-use crate::log::EventLog;
 use crate::snapshot::{self, About, Fetched, Origin, SnapshotError, Store, config_hash};
 
 #[derive(Subcommand)]
@@ -114,7 +113,7 @@ fn say_taken(taken: &Value, output: &Output) {
 
 async fn create(place: &Place, config: Config, output: &Output) -> Outcome {
     let source = Source::open(place, &config).await?;
-    let log: &dyn EventLog = match &source {
+    let log = match &source {
         Source::Server(remote) => {
             say_taken(&remote.ask("/v1/snapshots", &json!({}))?, output);
             return Ok(0);

@@ -150,12 +150,11 @@ impl Remembered {
         let calls = &run.calls[..run.calls.len().min(CALLS_KEPT)];
         let ended = !run.abandoned && calls.len() == run.calls.len();
         let known = self.ways.iter().position(|way| way.ended == ended && *way.calls == *calls);
-        let mut way = match known {
-            Some(at) => self.ways.remove(at),
-            None => {
-                let (seq, execution) = (run.seq, run.execution.clone());
-                Way { calls: calls.into(), ended, times: 0, succeeded: 0, seq, execution }
-            }
+        let mut way = if let Some(at) = known {
+            self.ways.remove(at)
+        } else {
+            let (seq, execution) = (run.seq, run.execution.clone());
+            Way { calls: calls.into(), ended, times: 0, succeeded: 0, seq, execution }
         };
         way.times = way.times.saturating_add(1);
         way.succeeded = way.succeeded.saturating_add(u32::from(run.success));

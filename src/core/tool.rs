@@ -51,7 +51,7 @@ pub struct Tools {
     /// To walk in the order of the ids, and to find one: every step of every run looks its tool up.
     positions: OrdMap<ToolId, u32>,
     found: GenericHashMap<ToolId, u32, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
-    tools: Vector<Tool>,
+    table: Vector<Tool>,
 }
 
 impl Tools {
@@ -60,10 +60,10 @@ impl Tools {
         if let Some(position) = self.position(id) {
             return position;
         }
-        let position = u32::try_from(self.tools.len()).expect("fewer than 2^32 tools");
+        let position = u32::try_from(self.table.len()).expect("fewer than 2^32 tools");
         self.positions.insert(id.clone(), position);
         self.found.insert(id.clone(), position);
-        self.tools.push_back(Tool {
+        self.table.push_back(Tool {
             id: id.clone(),
             registration: None,
             removed: false,
@@ -101,7 +101,7 @@ impl Tools {
     }
 
     fn at_mut(&mut self, position: u32) -> &mut Tool {
-        self.tools.get_mut(position as usize).expect("positions come from intern")
+        self.table.get_mut(position as usize).expect("positions come from intern")
     }
 
     pub fn position(&self, id: &ToolId) -> Option<u32> {
@@ -113,19 +113,19 @@ impl Tools {
     }
 
     pub fn at(&self, position: u32) -> &Tool {
-        &self.tools[position as usize]
+        &self.table[position as usize]
     }
 
     /// By position.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Tool> {
-        self.tools.iter()
+        self.table.iter()
     }
 
     /// By position, as [`Self::rows`] gives them.
     pub fn from_rows(rows: impl IntoIterator<Item = Tool>) -> Self {
-        let tools: Vector<Tool> = rows.into_iter().collect();
-        let positions = || tools.iter().map(|tool| tool.id.clone()).zip(0_u32..);
-        Self { positions: positions().collect(), found: positions().collect(), tools }
+        let table: Vector<Tool> = rows.into_iter().collect();
+        let positions = || table.iter().map(|tool| tool.id.clone()).zip(0_u32..);
+        Self { positions: positions().collect(), found: positions().collect(), table }
     }
 
     /// In the order of the ids.
@@ -139,18 +139,18 @@ impl Tools {
     }
 
     pub fn len(&self) -> usize {
-        self.tools.len()
+        self.table.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.table.is_empty()
     }
 }
 
 impl Digestible for Tools {
     fn digest(&self, writer: &mut Writer) {
-        writer.len(self.tools.len());
-        for tool in &self.tools {
+        writer.len(self.table.len());
+        for tool in &self.table {
             writer.text(tool.id.as_str()).bool(tool.removed);
             writer.u64(tool.calls).u64(tool.successes).u64(tool.duration_total_ms).u64(tool.timed_calls);
             writer.optional(tool.last_used, |writer, at| {

@@ -114,11 +114,12 @@ pub fn next(
         let tools: Vec<ToolId> = trace.tools().collect();
         let evidence = Evidence::of(state, &question(Some(embedder), trace.intent.clone())?);
         let context: Vec<Option<Node>> = tools.iter().map(|tool| state.tools.position(tool).map(Node::tool)).collect();
+        let places: Vec<Place<'_>> =
+            (0..tools.len()).map(|at| Place::new(state, measures, &evidence, &context[..at])).collect();
         for ranker in NextRanker::ALL {
             let (mut first, mut rest) = (Sums::default(), Sums::default());
-            for at in 0..tools.len() {
-                let place = Place { state, measures, evidence: &evidence, context: &context[..at] };
-                let found = Found::of(&ranker.scores(&place), &by_id, context[at]);
+            for (at, place) in places.iter().enumerate() {
+                let found = Found::of(&ranker.scores(place), &by_id, context[at]);
                 let sums = if at == 0 { &mut first } else { &mut rest };
                 sums.add(found.rank, found.top.is_some_and(|top| trace.ready(at).any(|tool| tool == state.tools.at(top).id)));
             }

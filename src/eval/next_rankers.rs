@@ -8,7 +8,6 @@ use crate::core::predict::chances::{Chance, Chances};
 use crate::core::predict::evidence::{Evidence, Less};
 use crate::core::predict::probabilities;
 use crate::core::state::State;
-use crate::core::time::Timestamp;
 
 /// Weights of the source documents (S3 2.2), and the day within which a use counts as recent.
 const FORMULA: [f64; 4] = [0.6, 0.3, 0.1, 0.1];
@@ -28,13 +27,24 @@ pub enum NextRanker {
     Formula,
 }
 
-/// Where a run stands.
-#[derive(Clone, Copy)]
+/// Where a run stands, with what every baseline needs to know about every tool.
 pub struct Place<'a> {
-    pub state: &'a State,
-    pub measures: &'a Measures,
-    pub evidence: &'a Evidence,
-    pub context: &'a [Option<Node>],
+    state: &'a State,
+    measures: &'a Measures,
+    evidence: &'a Evidence,
+    context: &'a [Option<Node>],
+    /// By position.
+    chances: Vec<Chance>,
+}
+
+impl<'a> Place<'a> {
+    pub fn new(state: &'a State, measures: &'a Measures, evidence: &'a Evidence, context: &'a [Option<Node>]) -> Self {
+        let less = Less::default();
+        let chances = Chances::of(state, evidence, context, &less);
+        let tools = (0..).take(state.tools.len()).map(Node::tool);
+        let chances = tools.map(|node| chances.chance(Candidate::Call(node))).collect();
+        Self { state, measures, evidence, context, chances }
+    }
 }
 
 impl NextRanker {
@@ -52,25 +62,17 @@ impl NextRanker {
     }
 
     pub fn scores(self, place: &Place<'_>) -> Vec<f64> {
-        let less = Less::default();
-        let chances = Chances::of(place.state, place.evidence, place.context, &less);
-        let each = |score: &dyn Fn(Node, Chance) -> f64| -> Vec<f64> {
-            let tools = (0..).take(place.state.tools.len()).map(Node::tool);
-            tools.map(|node| score(node, chances.chance(Candidate::Call(node)))).collect()
-        };
+        let each = |score: fn(&Chance) -> f64| place.chances.iter().map(score).collect();
         match self {
             Self::Pml => served(place),
-            Self::Popularity => each(&|_, chance| chance.any),
-            Self::Markov1 => each(&|_, chance| chance.last),
-            Self::Markov2 => each(&|_, chance| chance.two),
+            Self::Popularity => each(|chance| chance.any),
+            Self::Markov1 => each(|chance| chance.last),
+            Self::Markov2 => each(|chance| chance.two),
             Self::Memory => {
-                let votes = followed(place);
-                each(&|node, chance| votes[index(node)] + BEHIND * chance.last)
+                let votes = followed(place).into_iter().zip(&place.chances);
+                votes.map(|(vote, chance)| vote + BEHIND * chance.last).collect()
             }
-            Self::Formula => {
-                let latest = place.state.tools.iter().filter_map(|tool| tool.last_used).max();
-                each(&|node, chance| formula(place, latest, node, chance))
-            }
+            Self::Formula => formula(place),
         }
     }
 }
@@ -105,20 +107,22 @@ fn followed(place: &Place<'_>) -> Vec<f64> {
 
 /// Used tools are left out, as in the source documents.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since a use")]
-fn formula(place: &Place<'_>, latest: Option<Timestamp>, node: Node, chance: Chance) -> f64 {
-    if place.context.contains(&Some(node)) {
-        return 0.0;
-    }
-    let last = place.context.last().copied().flatten();
-    let community = |node| place.measures.community(node);
-    let together = last.is_some_and(|last| community(last).is_some() && community(last) == community(node));
-    let used = match node.kind() {
-        NodeKind::Tool(position) => place.state.tools.at(position).last_used,
-        NodeKind::Capability(_) => None,
+fn formula(place: &Place<'_>) -> Vec<f64> {
+    let tools = &place.state.tools;
+    let latest = tools.iter().filter_map(|tool| tool.last_used).max();
+    let active = place.context.last().copied().flatten().and_then(|last| place.measures.community(last));
+    let score = |(position, chance): (u32, &Chance)| {
+        let node = Node::tool(position);
+        if place.context.contains(&Some(node)) {
+            return 0.0;
+        }
+        let together = active.is_some() && place.measures.community(node) == active;
+        let used = latest.zip(tools.at(position).last_used);
+        let recency = used.map_or(0.0, |(latest, used)| (-(latest.millis_since(used) as f64) / DAY_MS).exp());
+        let values = [chance.last, f64::from(u8::from(together)), recency, place.measures.pagerank(node)];
+        FORMULA.iter().zip(values).map(|(weight, value)| weight * value).sum()
     };
-    let recency = latest.zip(used).map_or(0.0, |(latest, used)| (-(latest.millis_since(used) as f64) / DAY_MS).exp());
-    let values = [chance.last, f64::from(u8::from(together)), recency, place.measures.pagerank(node)];
-    FORMULA.iter().zip(values).map(|(weight, value)| weight * value).sum()
+    (0..).zip(&place.chances).map(score).collect()
 }
 
 fn index(node: Node) -> usize {

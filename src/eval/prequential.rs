@@ -115,12 +115,14 @@ impl<'a> Prequential<'a> {
         if calls.len() < 2 {
             return;
         }
-        for ranker in NextRanker::ALL {
-            let mut means = Means::default();
-            for at in 1..calls.len() {
-                let place = Place { state: &self.state, measures: &self.measures, evidence: &evidence, context: &calls[..at] };
+        let mut means = NextRanker::ALL.map(|ranker| (ranker, Means::default()));
+        for at in 1..calls.len() {
+            let place = Place::new(&self.state, &self.measures, &evidence, &calls[..at]);
+            for (ranker, means) in &mut means {
                 means.add(&[Found::of(&ranker.scores(&place), &by_id, calls[at]).rank]);
             }
+        }
+        for (ranker, means) in means {
             self.note(NEXT, ranker.name(), seq, &means);
         }
     }

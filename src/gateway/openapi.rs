@@ -71,42 +71,17 @@ fn publish_answer() -> Value {
     })
 }
 
+/// Every path; questions are described apart.
 fn paths() -> Value {
-    let event = json!({"$ref": "#/components/schemas/CloudEvent"});
-    let answered = |description: &str| json!({"description": description, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PublishAnswer"}}}});
-    let post_events = json!({
-        "summary": "Publish one event, a batch, or one event per line",
-        "requestBody": {"required": true, "content": {
-            "application/cloudevents+json": {"schema": event},
-            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": event}},
-            "application/x-ndjson": {"schema": {"type": "string"}},
-        }},
-        "responses": {
-            "202": answered("At least one event is in the log; each has its own result"),
-            "400": answered("Every event was refused"),
-            "413": failed("Body or batch too large; nothing was taken"),
-            "429": failed("Too much is waiting; see Retry-After"),
-            "503": failed("The outcome is unknown; send it again with the same ids"),
-        },
-    });
-    let after = parameter("after", "query", "string", "Continue after this id");
-    let limit = parameter("limit", "query", "integer", "Entries wanted, at most 1000");
+    let mut paths = resources();
+    if let (Value::Object(paths), Value::Object(questions)) = (&mut paths, questions()) {
+        paths.extend(questions);
+    }
+    paths
+}
+
+fn questions() -> Value {
     json!({
-        "/v1/events": {
-            "post": post_events,
-            "get": get("The log as server-sent events (Accept: text/event-stream) or NDJSON", &[
-                parameter("from", "query", "integer", "First position wanted"),
-                parameter("Last-Event-ID", "header", "integer", "Position of the last event received"),
-            ]),
-        },
-        "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
-        "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
-        "/v1/graph": {"get": get("Typed edges, the strongest first", &[limit.clone(), parameter("kind", "query", "string", "Only edges of this kind")])},
-        "/v1/related": {"get": get("What stands next to a tool or capability: neighbours, tools often before and after, community, a way to another", &[
-            required(parameter("tool", "query", "string", "A tool, or a capability as capability:ID")),
-            parameter("to", "query", "string", "Also the cheapest ordered way to this one"),
-            parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
-        ])},
         "/v1/discover": {"post": ask("Which tool or capability fits an intent: one ranked list, each with why", &json!({
             "intent": {"type": "string"},
             "filter": {"type": "object", "properties": {
@@ -144,15 +119,59 @@ fn paths() -> Value {
             "min_score": {"type": "number", "default": 0.0},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
         }), &["intent"]))},
+    })
+}
+
+fn snapshots() -> Value {
+    json!({
+        "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
+        "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
+            "200": {"description": "Written, or the same one was there"},
+            "409": failed("There is nothing to take one of, or the place belongs to another log"),
+        }},
+    })
+}
+
+fn resources() -> Value {
+    let event = json!({"$ref": "#/components/schemas/CloudEvent"});
+    let answered = |description: &str| json!({"description": description, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PublishAnswer"}}}});
+    let post_events = json!({
+        "summary": "Publish one event, a batch, or one event per line",
+        "requestBody": {"required": true, "content": {
+            "application/cloudevents+json": {"schema": event},
+            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": event}},
+            "application/x-ndjson": {"schema": {"type": "string"}},
+        }},
+        "responses": {
+            "202": answered("At least one event is in the log; each has its own result"),
+            "400": answered("Every event was refused"),
+            "413": failed("Body or batch too large; nothing was taken"),
+            "429": failed("Too much is waiting; see Retry-After"),
+            "503": failed("The outcome is unknown; send it again with the same ids"),
+        },
+    });
+    let after = parameter("after", "query", "string", "Continue after this id");
+    let limit = parameter("limit", "query", "integer", "Entries wanted, at most 1000");
+    json!({
+        "/v1/events": {
+            "post": post_events,
+            "get": get("The log as server-sent events (Accept: text/event-stream) or NDJSON", &[
+                parameter("from", "query", "integer", "First position wanted"),
+                parameter("Last-Event-ID", "header", "integer", "Position of the last event received"),
+            ]),
+        },
+        "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
+        "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
+        "/v1/graph": {"get": get("Typed edges, the strongest first", &[limit.clone(), parameter("kind", "query", "string", "Only edges of this kind")])},
+        "/v1/related": {"get": get("What stands next to a tool or capability: neighbours, tools often before and after, community, a way to another", &[
+            required(parameter("tool", "query", "string", "A tool, or a capability as capability:ID")),
+            parameter("to", "query", "string", "Also the cheapest ordered way to this one"),
+            parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
+        ])},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
+        "/v1/snapshots": snapshots(),
         "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
-        "/v1/snapshots": {
-            "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
-            "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
-                "200": {"description": "Written, or the same one was there"}, "409": failed("There is nothing to take one of, or the place belongs to another log"),
-            }},
-        },
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",

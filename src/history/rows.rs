@@ -12,7 +12,7 @@ use arrow_schema::{ArrowError, DataType, Field};
 
 use super::columns::{TIME_ZONE, schema};
 use crate::core::event::{Event, Kind, NewRecord, Record, codec};
-use crate::core::id::{RecordId, Seq, StepId};
+use crate::core::id::{ExecutionId, RecordId, Seq, SessionId, StepId};
 use crate::core::time::Timestamp;
 
 /// The columns a record is read back from.
@@ -199,7 +199,7 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn of(event: &'a Event) -> Self {
-        let mut members = Self { execution: event.execution().map(|execution| execution.as_str()), ..Self::default() };
+        let mut members = Self { execution: event.execution().map(ExecutionId::as_str), ..Self::default() };
         match event {
             Event::ToolRegistered(event) => {
                 members.tool = Some(event.tool.as_str().into());
@@ -207,7 +207,7 @@ impl<'a> Members<'a> {
             }
             Event::ToolRemoved(event) => members.tool = Some(event.tool.as_str().into()),
             Event::ExecutionStarted(event) => {
-                members.session = event.session.as_ref().map(|session| session.as_str());
+                members.session = event.session.as_ref().map(SessionId::as_str);
                 members.agent = event.agent.as_deref();
                 members.parent = event.parent.as_ref().map(|parent| parent.as_str());
                 members.intent = Some(&event.intent);
@@ -228,7 +228,7 @@ impl<'a> Members<'a> {
             Event::CapabilityDeclared(event) => members.name = Some(&event.name),
             Event::TemplateLoaded(event) => members.name = Some(&event.name),
             Event::TraceCompleted(event) => {
-                members.session = event.session.as_ref().map(|session| session.as_str());
+                members.session = event.session.as_ref().map(SessionId::as_str);
                 members.agent = event.agent.as_deref();
                 members.intent = Some(&event.intent);
                 members.success = Some(event.success);

@@ -43,7 +43,7 @@ const FORMAT_KEY: &str = "format";
 const DEAD_LAST_KEY: &str = "dead_last";
 const FORMAT: u64 = 1;
 /// Page cache; the default of a gigabyte is more than the whole program should use.
-const CACHE_BYTES: usize = 128 << 20;
+const CACHE_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Debug)]
 pub struct RedbOptions {

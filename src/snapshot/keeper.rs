@@ -1,32 +1,56 @@
 //! Snapshots of a running system: taken from the newest view, one at a time, on a thread that may block, so that neither the fold
 //! nor those who ask wait for them.
 
-use serde_json::json;
+use std::sync::Arc;
 
-use super::{About, Listed, Manifest, Origin, SnapshotError, Store, create, list, prune};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::{About, Listed, Manifest, Origin, SnapshotError, Store, config_hash, create, list, prune};
 use crate::actors::graph_sync::Views;
 use crate::bus::{SharedBus, Subjects};
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::log::SharedLog;
 
 /// What `notify.<what>` says about a snapshot.
 const NOTICE: &str = "snapshot_taken";
 
 pub struct Keeper {
-    pub(crate) store: Store,
-    pub(crate) log: SharedLog,
-    pub(crate) views: Views,
-    pub(crate) bus: SharedBus,
-    pub(crate) subjects: Subjects,
-    pub(crate) clock: Clock,
-    pub(crate) config_hash: String,
+    store: Store,
+    log: SharedLog,
+    views: Views,
+    bus: SharedBus,
+    subjects: Subjects,
+    clock: Clock,
+    config_hash: String,
     /// Snapshots kept; the oldest go first.
-    pub(crate) keep: usize,
+    keep: usize,
     /// Held by whoever takes one.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    turn: Mutex<()>,
 }
 
 impl Keeper {
+    pub(crate) fn new(
+        config: &Config,
+        store: Store,
+        (log, views): (&SharedLog, &Views),
+        (bus, subjects): (&SharedBus, &Subjects),
+        clock: &Clock,
+    ) -> Self {
+        Self {
+            store,
+            log: Arc::clone(log),
+            views: views.clone(),
+            bus: Arc::clone(bus),
+            subjects: subjects.clone(),
+            clock: clock.clone(),
+            config_hash: config_hash(config),
+            keep: config.snapshots.keep,
+            turn: Mutex::default(),
+        }
+    }
+
     /// Takes a snapshot of everything that is in the log by now, removes those that are too many, and tells subscribers.
     pub async fn take(&self) -> Result<Manifest, SnapshotError> {
         let _turn = self.turn.lock().await;

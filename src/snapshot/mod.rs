@@ -8,6 +8,7 @@
 //! A snapshot is never the truth. Whatever is wrong with one, the log still holds everything: it is left alone with a warning, and
 //! an older one, or a fold from the first record, takes its place. [`Origin`] tells whether it belongs to the log at hand.
 
+mod choose;
 mod columns;
 mod error;
 mod keeper;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::log::EventLog;
+pub use choose::{belongs, load, newest_at_or_before, to_start_from};
 pub use error::{SnapshotError, Unreadable, Unusable};
 pub use keeper::Keeper;
 pub use manifest::FILE_NAME as MANIFEST;
@@ -116,44 +117,6 @@ pub async fn prune(store: &Store, keep: usize) -> Result<Vec<Seq>, SnapshotError
         }
     }
     Ok(removed)
-}
-
-/// The state of the newest snapshot at or before `seq` that is whole and belongs to `log`. Others are left alone with a warning.
-pub async fn newest_at_or_before(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<Option<State>, SnapshotError> {
-    let positions = store.positions().await?;
-    for &at in positions.iter().rev().filter(|at| **at <= seq) {
-        match load(store, log, at).await {
-            Ok(state) => return Ok(Some(state)),
-            Err(SnapshotError::Unusable { seq, source }) => {
-                tracing::warn!(%seq, place = %store, error = &source as &dyn std::error::Error, "snapshot left alone");
-            }
-            Err(other) => return Err(other),
-        }
-    }
-    Ok(None)
-}
-
-/// The state of one snapshot, if it is whole and belongs to `log`.
-pub async fn load(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<State, SnapshotError> {
-    let fetched = fetch(store, seq).await?;
-    let unusable = |source| SnapshotError::Unusable { seq, source };
-    belongs(&fetched.manifest, log).await?.map_err(unusable)?;
-    blocking(move || restore(&fetched)).await?.map_err(unusable)
-}
-
-/// Whether a snapshot is one of `log`.
-pub async fn belongs(manifest: &Manifest, log: &dyn EventLog) -> Result<Result<(), Unusable>, SnapshotError> {
-    let (at, tail) = (manifest.seq(), *log.tail().borrow());
-    if at > tail {
-        return Ok(Err(Unusable::Ahead { at, tail }));
-    }
-    let found = Origin::of(log, at).await?;
-    if found.as_ref() == Some(&manifest.log) {
-        return Ok(Ok(()));
-    }
-    let shown = |origin: &Origin| format!("{} (the first {})", origin.last_id, origin.first_id);
-    let (expected, found) = (shown(&manifest.log), found.as_ref().map_or_else(|| "missing".to_owned(), shown));
-    Ok(Err(Unusable::OtherLog { at, expected, found }))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, SnapshotError> {

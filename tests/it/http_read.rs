@@ -208,7 +208,9 @@ fn the_interface_is_described_and_every_reference_resolves() {
     assert!(check_references(&document, &document) > 10);
     for (path, operations) in document["paths"].as_object().unwrap() {
         if operations.get("get").is_some() {
-            let status = server.get(&path.replace("{execution}", "e1")).status;
+            // The head alone: a stream of predictions never ends.
+            let asked = agent().get(format!("{}{}", server.url(), path.replace("{execution}", "e1"))).call().unwrap();
+            let status = asked.status().as_u16();
             let parameters = operations["get"]["parameters"].as_array().unwrap();
             let expected = if parameters.iter().any(|parameter| parameter["required"] == true) { 400..=404 } else { 200..=200 };
             assert!(expected.contains(&status), "{path} is described and answers {status}");

@@ -69,9 +69,9 @@ mod tests {
     fn a_run_is_told_from_others_by_its_calls_their_order_and_their_flow() {
         let (a, b) = (Node::tool(0), Node::tool(1));
         let mut procedures = Procedures::default();
-        let runs: [(&[Node], &[(usize, usize)]); 4] = [(&[a, b], &[]), (&[b, a], &[]), (&[a, b], &[(0, 1)]), (&[a], &[])];
+        let runs = [(vec![a, b], vec![]), (vec![b, a], vec![]), (vec![a, b], vec![(0, 1)]), (vec![a], vec![])];
         for round in 0..2 {
-            for (number, (calls, flow)) in (1..).zip(runs) {
+            for (number, (calls, flow)) in (1..).zip(&runs) {
                 let id = procedures.identity(calls, flow, || {
                     assert_eq!(round, 0, "known by now");
                     CapabilityId::from_bits(number)

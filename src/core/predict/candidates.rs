@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::chances::Chances;
+use super::corpus::top;
 use super::evidence::Evidence;
 use crate::core::event::Outcome;
 use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 
-/// At most this many from each source: the likeliest successors, the tools of near intents, and the tools nearest to the intent and
-/// to each of its clauses.
+/// At most this many from each source: what followed most often, ever and in the near past; the tools of near intents; and the tools
+/// nearest to the intent and to each of its clauses.
 const SUCCESSORS: usize = 24;
 const REMEMBERED: usize = 24;
 const SIMILAR: usize = 16;
@@ -60,12 +61,13 @@ impl Candidate {
 /// In the order of the nodes, the end last.
 pub fn of(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec<Candidate> {
     let mut nodes: BTreeSet<Node> = BTreeSet::new();
-    nodes.extend(best(chances.successors(), SUCCESSORS));
-    nodes.extend(best(evidence.votes(), REMEMBERED));
+    let mut add = |best: Vec<(Node, f64)>| nodes.extend(best.into_iter().map(|(node, _)| node));
+    add(top(chances.followed(), SUCCESSORS));
+    add(top(chances.recalled(), SUCCESSORS));
+    add(top(evidence.votes(), REMEMBERED));
     for similarities in evidence.similarities() {
-        let by_position = similarities.iter().enumerate().filter(|(_, similarity)| **similarity > 0.0);
-        let tool = |position: usize| Node::tool(u32::try_from(position).expect("positions are 32 bits wide"));
-        nodes.extend(best(by_position.map(|(position, similarity)| (tool(position), f64::from(*similarity))), SIMILAR));
+        let positive = (0..).zip(similarities).filter(|(_, similarity)| **similarity > 0.0);
+        nodes.extend(top(positive, SIMILAR).into_iter().map(|(position, _)| Node::tool(position)));
     }
     nodes.retain(|node| is_offered(state, *node));
     nodes.into_iter().map(Candidate::Call).chain([Candidate::Done]).collect()
@@ -76,15 +78,4 @@ fn is_offered(state: &State, node: Node) -> bool {
         NodeKind::Tool(position) => !state.tools.at(position).removed,
         NodeKind::Capability(_) => true,
     }
-}
-
-/// The nodes with the largest values; ties by node.
-fn best(valued: impl Iterator<Item = (Node, f64)>, keep: usize) -> impl Iterator<Item = Node> {
-    let mut valued: Vec<(Node, f64)> = valued.collect();
-    let better = |a: &(Node, f64), b: &(Node, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if valued.len() > keep {
-        valued.select_nth_unstable_by(keep, better);
-        valued.truncate(keep);
-    }
-    valued.into_iter().map(|(node, _)| node)
 }

@@ -41,6 +41,10 @@ impl Followers {
         }
     }
 
+    fn calls(&self) -> impl Iterator<Item = (Node, f64)> {
+        self.counts.iter().filter_map(|(symbol, times)| Some((symbol.node()?, *times)))
+    }
+
     fn seen(&self, symbol: Symbol) -> f64 {
         self.counts.get(&symbol).copied().unwrap_or(0.0)
     }
@@ -146,9 +150,14 @@ impl<'a> Chances<'a> {
         }
     }
 
-    pub fn successors(&self) -> impl Iterator<Item = (Node, f64)> {
-        let all = self.after.counts.iter().chain(&self.near.counts);
-        all.filter_map(|(symbol, count)| Some((symbol.node()?, *count)))
+    /// What followed the last call, with how often.
+    pub fn followed(&self) -> impl Iterator<Item = (Node, f64)> {
+        self.after.calls()
+    }
+
+    /// The same in the runs of past intents near this one, each counting as much as it is alike.
+    pub fn recalled(&self) -> impl Iterator<Item = (Node, f64)> {
+        self.near.calls()
     }
 
     pub fn context(&self) -> &[Option<Node>] {

@@ -9,7 +9,7 @@ use imbl::OrdMap;
 
 use crate::core::memory::{INTENTS_KEPT, Memory};
 use crate::core::rank::rows::Rows;
-use crate::core::tool::{Tool, Tools};
+use crate::core::tool::Tools;
 use crate::core::vectors::{TextHash, Vectors};
 
 #[derive(Clone, Debug, Default)]
@@ -80,15 +80,23 @@ impl Corpus {
         let products = self.intents.products(&[vector]).remove(0);
         let numbers = memory.numbers().filter(|number| Some(*number) != except);
         let similar = |number: u64| (number, products.get(row(number)).copied().unwrap_or(0.0));
-        let mut near: Vec<(u64, f32)> = numbers.map(similar).filter(|(_, similarity)| *similarity > 0.0).collect();
-        let nearer = |a: &(u64, f32), b: &(u64, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if near.len() > keep {
-            near.select_nth_unstable_by(keep, nearer);
-            near.truncate(keep);
-        }
-        near.sort_unstable_by(nearer);
-        near
+        top(numbers.map(similar).filter(|(_, similarity)| *similarity > 0.0), keep)
     }
+}
+
+/// What has the largest values, at most `keep`, the largest first; of equals those that came first. O(n), since most are smaller than
+/// the smallest kept.
+pub(super) fn top<T, V: PartialOrd + Copy>(valued: impl Iterator<Item = (T, V)>, keep: usize) -> Vec<(T, V)> {
+    let mut kept: Vec<(T, V)> = Vec::with_capacity(keep + 1);
+    for (item, value) in valued {
+        if kept.len() == keep && kept.last().is_none_or(|(_, smallest)| value <= *smallest) {
+            continue;
+        }
+        let at = kept.partition_point(|(_, other)| *other >= value);
+        kept.insert(at, (item, value));
+        kept.truncate(keep);
+    }
+    kept
 }
 
 fn row(number: u64) -> usize {
@@ -105,7 +113,18 @@ fn set(rows: &mut Rows, row: usize, vector: Option<&[f32]>) {
     }
 }
 
-/// What a tool is found by.
-pub fn text_hash(tool: &Tool) -> Option<TextHash> {
-    tool.text().as_deref().map(TextHash::of)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_are_kept_in_order_and_of_equals_the_first() {
+        let check = |values: &[i32], keep: usize, expected: &[(usize, i32)]| {
+            assert_eq!(top(values.iter().copied().enumerate(), keep), expected, "{values:?}");
+        };
+        check(&[3, 1, 3, 9, 3], 3, &[(3, 9), (0, 3), (2, 3)]);
+        check(&[1, 2], 5, &[(1, 2), (0, 1)]);
+        check(&[1, 2], 0, &[]);
+        check(&[], 2, &[]);
+    }
 }

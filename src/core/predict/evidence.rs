@@ -105,9 +105,9 @@ impl Evidence {
         self.votes.iter().filter(open).map(|(_, vote)| vote).sum()
     }
 
-    /// By position of the tool: of the whole intent, then of each clause.
+    /// By position of the tool: of the whole intent, and of each clause if it has several.
     pub fn similarities(&self) -> impl Iterator<Item = &Vec<f32>> {
-        std::iter::once(&self.whole).chain(&self.clauses)
+        std::iter::once(&self.whole).chain(self.clauses.iter().filter(|_| self.clauses.len() > 1))
     }
 
     pub fn whole(&self, position: u32) -> f64 {

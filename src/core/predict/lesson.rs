@@ -20,7 +20,11 @@ use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
 /// Every trace brings a lesson until there are this many; from there on twice as many traces bring this many lessons.
-const LESSONS_AT_FIRST: u64 = 256;
+const LESSONS_AT_FIRST: u64 = 128;
+/// From this many traces on, twice as many bring a quarter of that: the weights are few and have settled, and a fold of millions
+/// should not be spent on them.
+const TRACES_MANY: u64 = 4_096;
+const LESSONS_LATER: u64 = LESSONS_AT_FIRST / 4;
 /// Lessons that may wait for vectors, and lessons per record while they are made up for.
 const DUE_MAX: u64 = 768;
 const LESSONS_PER_RECORD: u64 = 2;
@@ -44,7 +48,8 @@ impl Lessons {
         self.traces += 1;
         if self.traces >= self.next {
             self.due = (self.due + 1).min(DUE_MAX);
-            self.next = self.traces + 1 + self.traces / LESSONS_AT_FIRST;
+            let per_doubling = if self.traces < TRACES_MANY { LESSONS_AT_FIRST } else { LESSONS_LATER };
+            self.next = self.traces + 1 + self.traces / per_doubling;
         }
     }
 

@@ -77,8 +77,8 @@ impl Logit {
         let counts = probabilities[example.right] / (probabilities[example.right] + ODD);
         let (mut gradient, curvature) = slope(example, &probabilities);
         for row in 0..LIVE {
-            for column in 0..LIVE {
-                self.curvature[row][column] = FADE * self.curvature[row][column] + counts * curvature[row][column];
+            for (known, new) in self.curvature[row].iter_mut().zip(&curvature[row]) {
+                *known = FADE * *known + counts * new;
             }
             // The faded examples no longer balance all of the prior's pull.
             gradient[row] = counts * gradient[row] + (1.0 - FADE) * PRECISION * (self.weights[row] - Signal::ALL[row].prior());

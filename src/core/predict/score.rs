@@ -122,7 +122,7 @@ impl Scores {
     }
 
     /// The execution is over and nothing more will be known about it.
-    pub fn drop(&mut self, execution: &ExecutionId) {
+    pub fn abandon(&mut self, execution: &ExecutionId) {
         self.open.remove(execution);
     }
 
@@ -293,7 +293,7 @@ mod tests {
         scores.serve(&served(1, "e1", &[(Some("s:a"), 0.9)]), None, symbol);
         assert!(!scores.is_waiting());
         scores.serve(&served(2, "e2", &[(Some("s:a"), 0.9)]), Some(0), symbol);
-        scores.drop(&execution("e2"));
+        scores.abandon(&execution("e2"));
         for name in ["e1", "e2"] {
             scores.settle(&execution(name), Some(Symbol::END), Seq(7), &mut thresholds);
         }

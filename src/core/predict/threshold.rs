@@ -165,11 +165,11 @@ impl Generator {
         let c = 1.0 / (9.0 * d).sqrt();
         loop {
             let x = self.normal();
-            let v = 1.0 + c * x;
-            if v <= 0.0 {
+            let root = 1.0 + c * x;
+            if root <= 0.0 {
                 continue;
             }
-            let v = v * v * v;
+            let v = root * root * root;
             if libm::log(self.uniform()) < 0.5 * x * x + d - d * v + d * libm::log(v) {
                 return d * v;
             }

@@ -23,7 +23,7 @@ impl State {
             }
         }
         self.transitions.observe(&calls, trace.success, !trace.abandoned);
-        self.predictor.scores.drop(&trace.execution);
+        self.predictor.scores.abandon(&trace.execution);
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
             let id = self.capabilities.identify(&calls, &callees, &flow);
