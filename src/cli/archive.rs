@@ -1,4 +1,4 @@
-//! `pml log export`: the records as Parquet files that DuckDB, Polars and pandas open.
+//! `pml log export`: the records as Parquet files that `DuckDB`, Polars and pandas open.
 
 use std::path::PathBuf;
 

@@ -31,7 +31,7 @@ pub(super) struct BackupArguments {
 pub(super) struct RestoreArguments {
     /// File that `pml backup` wrote
     file: PathBuf,
-    /// Data directory to make; it must not hold anything [default: the configured data_dir]
+    /// Data directory to make; it must not hold anything [default: the configured `data_dir`]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use super::output::Output;
 use super::source::{Source, connect};
 use crate::bus::Subject;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::history::Moment;
@@ -32,7 +32,7 @@ pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config
             anyhow::anyhow!("--publish {prefix}: pml keeps what is published there; choose a prefix of your own").into()
         );
     }
-    let configured: Vec<&str> = config.nats.servers.iter().map(|server| server.reveal()).collect();
+    let configured: Vec<&str> = config.nats.servers.iter().map(Secret::reveal).collect();
     let servers = emission.servers.map_or_else(|| configured.join(","), str::to_owned);
     if servers.is_empty() {
         return Err(anyhow::anyhow!("name the NATS servers to publish to with --bus").into());

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// The last moment taken over: a position, a time such as 2026-01-31T12:00:00Z, or `now`
     #[arg(long, value_name = "SEQ|TIME", default_value = "now")]
     at: Moment,
-    /// A setting of the new one, such as trace.settle_ms=50; may be given several times
+    /// A setting of the new one, such as `trace.settle_ms=50`; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
     #[command(flatten)]

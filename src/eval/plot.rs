@@ -106,6 +106,10 @@ const fn stroke(first: bool) -> f64 {
     if first { 3.0 } else { 1.8 }
 }
 
+fn rule(from: (f64, f64), to: (f64, f64), colour: &str) -> String {
+    format!(r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}" stroke="{colour}"/>"#, from.0, from.1, to.0, to.1)
+}
+
 /// Axes, grid, ticks and their names.
 fn frame(panel: &Panel, title: &str) -> String {
     let (left, bottom) = (panel.x, panel.y + PANEL_HEIGHT);
@@ -115,12 +119,12 @@ fn frame(panel: &Panel, title: &str) -> String {
         let value = f64::from(tick) / 5.0;
         let (_, y) = panel.at(1.0, value);
         let colour = if tick == 0 { "#333333" } else { "#e3e3e3" };
-        out += &format!(r#"<line x1="{left}" y1="{y:.1}" x2="{right}" y2="{y:.1}" stroke="{colour}"/>"#);
+        out += &rule((left, y), (right, y), colour);
         out += &label(left - 8.0, y + 4.0, "end", "", &format!("{:.0}%", value * 100.0));
     }
     for trace in ticks(panel.traces) {
         let (x, _) = panel.at(f64::from(trace), 0.0);
-        out += &format!(r##"<line x1="{x:.1}" y1="{bottom}" x2="{x:.1}" y2="{:.1}" stroke="#333333"/>"##, bottom + 5.0);
+        out += &rule((x, bottom), (x, bottom + 5.0), "#333333");
         out += &label(x, bottom + 19.0, "middle", "", &trace.to_string());
     }
     out + &label(

@@ -74,7 +74,7 @@ impl<'a> Prequential<'a> {
         match record.event() {
             // What nobody finished shows nothing that could have been asked for.
             Event::TraceCompleted(trace) if !trace.abandoned && !self.state.knows(record.fact.id) => {
-                self.ask(trace, record.seq)?
+                self.ask(trace, record.seq)?;
             }
             _ => {}
         }

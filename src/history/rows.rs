@@ -209,7 +209,7 @@ impl<'a> Members<'a> {
             Event::ExecutionStarted(event) => {
                 members.session = event.session.as_ref().map(SessionId::as_str);
                 members.agent = event.agent.as_deref();
-                members.parent = event.parent.as_ref().map(|parent| parent.as_str());
+                members.parent = event.parent.as_ref().map(ExecutionId::as_str);
                 members.intent = Some(&event.intent);
             }
             Event::StepStarted(event) => {

@@ -55,6 +55,7 @@ fn every_recipe_of_the_document_runs() {
     let place = |name: &str| home.path().join(name);
     Past::of(100).write(&place("data"));
     run(0, &["log", "export", text(&place("events")), "--data", text(&place("data"))]);
+    run(0, &["snapshot", "create", "--data", text(&place("data"))]);
     run(0, &["eval", "--prequential", text(&place("data")), "--out", text(home.path())]);
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/analysis.md");
     let Some(recipes) = python("recipes.py", &[document, text(home.path())], "") else { return };
@@ -83,13 +84,19 @@ fn a_curve_asks_before_it_learns_whatever_the_history_comes_from() {
     let of_dataset = curves("dataset", "out1");
     // Thirty runs of the same two tools; the one of a tool that nobody had described shows nothing that could be found.
     assert_eq!(of_dataset["traces"], 30, "{of_dataset}");
-    let pml = of_dataset["curves"].as_array().unwrap().iter().find(|curve| curve["ranker"] == "pml").unwrap();
-    assert_eq!((&pml["n"], &pml["last_window"]["recall5"]), (&json!(30), &json!(1.0)));
+    for question in ["discover", "next"] {
+        let mut asked = of_dataset["curves"].as_array().unwrap().iter().filter(|curve| curve["question"] == question);
+        let pml = asked.find(|curve| curve["ranker"] == "pml").unwrap();
+        assert_eq!((&pml["n"], &pml["last_window"]["recall5"]), (&json!(30), &json!(1.0)), "{question}");
+    }
 
     run(0, &["import", text(&place("dataset")), "--data", text(&place("data"))]);
     let of_log = curves("data", "out2");
     run(0, &["log", "export", text(&place("events")), "--data", text(&place("data"))]);
     let of_events = curves("events", "out3");
     assert_eq!((&of_log["curves"], &of_log["traces"]), (&of_events["curves"], &json!(30)));
+    let taken = run(0, &["snapshot", "create", "--data", text(&place("data"))]).json();
+    let snapshot = format!("data/snapshots/{:020}", taken["seq"].as_u64().unwrap());
+    assert_eq!(curves(&snapshot, "out4")["traces"], 30, "what a snapshot still knows of its history");
     run(1, &["eval", "--prequential", text(home.path())]);
 }

@@ -51,6 +51,25 @@ fn the_state_at_a_position_or_a_time_is_the_fold_of_what_there_was() {
 }
 
 #[test]
+fn a_snapshot_shortens_the_way_to_the_past_and_changes_nothing_in_it() {
+    let home = TempDir::new().unwrap();
+    let past = Past::of(20);
+    let early = Past { records: past.records[..50].to_vec(), state: State::default() };
+    early.write(home.path());
+    let taken = run(0, &["snapshot", "create", "--data", text(home.path())]).json();
+    assert_eq!(taken["seq"], past.records[49].seq.0);
+    Past { records: past.records[50..].to_vec(), state: State::default() }.write(home.path());
+    for count in [10, 49, 50, 51, 80, past.records.len()] {
+        let state = folded(&past.records[..count]);
+        let replayed = run(0, &["replay", "--to", &state.applied().0.to_string(), "--data", text(home.path())]).json();
+        assert_eq!(replayed["digest"], state.digest().to_string(), "{count} records");
+    }
+    let told = run(0, &["diff", "20", "now", "--data", text(home.path())]).json();
+    assert_eq!(told["after"]["digest"], past.state.digest().to_string());
+    assert_eq!(told["before"]["seq"], 20);
+}
+
+#[test]
 fn questions_about_the_past_are_answered_as_they_would_have_been() {
     let mut server = Server::with(&[("TEMPLATES__PATH", "")]);
     let described =
