@@ -88,8 +88,9 @@ pub(super) fn seed(state: &State, request: &PredictRequest) -> RecordId {
 
 fn is_wanted(outcome: &Outcome, only: ItemType) -> bool {
     match (only, outcome) {
-        (ItemType::All, _) | (ItemType::Tool, Outcome::Call(Callee::Tool(_)) | Outcome::Done) => true,
-        (ItemType::Capability, Outcome::Call(Callee::Capability(_))) => true,
+        (ItemType::All, _)
+        | (ItemType::Tool, Outcome::Call(Callee::Tool(_)) | Outcome::Done)
+        | (ItemType::Capability, Outcome::Call(Callee::Capability(_))) => true,
         (ItemType::Tool | ItemType::Capability, _) => false,
     }
 }

@@ -115,7 +115,7 @@ impl Timing {
         let cause = prediction["cause"].as_str().unwrap_or_default();
         let now = self.watch.elapsed();
         if let Some(sent) = lock(&self.sent).remove(cause) {
-            lock(&self.took).push((now - sent).as_secs_f64() * 1e6);
+            lock(&self.took).push(now.saturating_sub(sent).as_secs_f64() * 1e6);
         }
         Ok(())
     }
