@@ -52,6 +52,11 @@ fn wall_clock_us() -> i64 {
     i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// A moment to measure a span from, whatever happens to the wall clock meanwhile.
+pub fn monotonic() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// 128 bits from the operating system.
 pub fn entropy() -> u128 {
     let mut bytes = [0; 16];

@@ -1,6 +1,8 @@
 //! Configuration: one struct per component, defaults in one file (`config/pml.toml`, compiled in), overrides from a file and from
 //! the environment. No other file reads settings.
 
+mod layers;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use toml::{Table, Value};
 
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
+use layers::{invalid, merge, nested, read};
 
 /// The defaults, with every key and its meaning.
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
@@ -370,41 +373,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-fn read(path: &Path) -> Result<Table, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    text.parse().map_err(|error: toml::de::Error| invalid(&path.display().to_string(), error.message()))
-}
-
-fn invalid(origin: &str, problem: impl ToString) -> ConfigError {
-    ConfigError::Invalid { origin: origin.to_owned(), problem: problem.to_string() }
-}
-
-fn merge(base: &mut Table, overrides: Table) {
-    for (key, value) in overrides {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Table(base)), Value::Table(overrides)) => merge(base, overrides),
-            (_, value) => {
-                base.insert(key, value);
-            }
-        }
-    }
-}
-
-/// `section__key` and a value as nested tables. A value that is not TOML by itself is a string.
-fn nested(path: &str, value: &str) -> Option<Table> {
-    let (first, rest) = path.split_once("__").map_or((path, None), |(first, rest)| (first, Some(rest)));
-    if first.is_empty() {
-        return None;
-    }
-    let inner = if let Some(rest) = rest {
-        Value::Table(nested(rest, value)?)
-    } else {
-        let parsed: Option<Table> = format!("value = {value}").parse().ok();
-        parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(value.to_owned()))
-    };
-    Some(Table::from_iter([(first.to_owned(), inner)]))
 }
 
 #[cfg(test)]

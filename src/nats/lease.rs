@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Nats, NatsError, streams};
 use crate::actors::turn::Turn;
+use crate::clock::monotonic;
 
 /// Parts of its length: after one the holder writes, and gives the server one more to answer.
 const PARTS: u32 = 4;
@@ -157,7 +158,7 @@ impl Claim {
             Some(seen) if seen.revision == entry.revision => {
                 due |= seen.since.elapsed() >= Duration::from_millis(seen.note.length_ms);
             }
-            _ => *seen = Some(Seen { revision: entry.revision, note, since: Instant::now() }),
+            _ => *seen = Some(Seen { revision: entry.revision, note, since: monotonic() }),
         }
         Ok(if due { self.store.update(self.what, self.value()?, entry.revision).await.ok() } else { None })
     }
@@ -165,7 +166,7 @@ impl Claim {
     /// Until it is lost, or given back because of `stop`.
     async fn hold(&self, mut revision: u64, stop: &mut watch::Receiver<bool>) {
         let part = self.length / PARTS;
-        let mut renewed = Instant::now();
+        let mut renewed = monotonic();
         // At most one pause and one question more, so it ends a part before its time is over.
         while renewed.elapsed() < part * (PARTS - 2) {
             pause(part, stop).await;
@@ -176,7 +177,7 @@ impl Claim {
                 }
                 return;
             }
-            let asked = Instant::now();
+            let asked = monotonic();
             match timeout(part, self.renew(revision)).await {
                 Ok(Ok(Some(next))) => (revision, renewed) = (next, asked),
                 Ok(Ok(None)) => {
