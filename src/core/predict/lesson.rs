@@ -268,7 +268,7 @@ mod tests {
                 places_compared += 1;
             }
         }
-        assert_eq!(places_compared, 18);
+        assert_eq!(places_compared, 20);
     }
 
     #[test]
@@ -292,8 +292,9 @@ mod tests {
     fn lessons_wait_for_vectors_and_are_taken_when_those_come() {
         let runs = |_| RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
         assert_eq!(fold(runs(())).predictor.lessons.taken(), 0);
-        assert_eq!(office(None).predictor.lessons.taken(), 12);
-        assert!(office(None).predictor.logit.examples() >= 15);
+        // Two per record, once nine of ten vectors are there.
+        assert_eq!(office(None).predictor.lessons.taken(), 4);
+        assert!(office(None).predictor.logit.examples() >= 8);
     }
 
     #[test]
