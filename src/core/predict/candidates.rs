@@ -64,7 +64,8 @@ pub fn of(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec<Cand
     let mut add = |best: Vec<(Node, f64)>| nodes.extend(best.into_iter().map(|(node, _)| node));
     add(top(chances.followed(), SUCCESSORS));
     add(top(chances.recalled(), SUCCESSORS));
-    add(top(evidence.votes(), REMEMBERED));
+    // A capability is a step only where one called it: most of those that past intents went by were never called.
+    add(top(evidence.votes().filter(|(node, _)| matches!(node.kind(), NodeKind::Tool(_))), REMEMBERED));
     for similarities in evidence.similarities() {
         let positive = (0..).zip(similarities).filter(|(_, similarity)| **similarity > 0.0);
         nodes.extend(top(positive, SIMILAR).into_iter().map(|(position, _)| Node::tool(position)));

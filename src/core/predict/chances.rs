@@ -178,13 +178,11 @@ impl<'a> Chances<'a> {
     pub fn calls(&self, candidate: Candidate) -> f64 {
         match candidate {
             Candidate::Done => count(self.state.transitions.ends()) - self.less.ends(),
-            Candidate::Call(node) => {
-                let calls = match node.kind() {
-                    NodeKind::Tool(position) => self.state.tools.at(position).calls,
-                    NodeKind::Capability(position) => self.state.capabilities.at(position).usage,
-                };
-                (count(calls) - self.less.calls(node)).max(0.0)
-            }
+            Candidate::Call(node) => match node.kind() {
+                NodeKind::Tool(position) => (count(self.state.tools.at(position).calls) - self.less.calls(node)).max(0.0),
+                // Its usage counts runs that went the same way, too; how often it was called is in what it followed.
+                NodeKind::Capability(_) => 0.0,
+            },
         }
     }
 }
