@@ -96,7 +96,7 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 
 fn store(data: Option<&Path>, place: Option<&str>, mut config: Config) -> Result<Store, SnapshotError> {
     if let Some(data) = data {
-        config.data_dir = data.to_owned();
+        data.clone_into(&mut config.data_dir);
     }
     match place {
         Some(place) => Store::at(place, &config),
@@ -200,7 +200,7 @@ async fn verify(arguments: &VerifyArguments, config: Config, output: &Output) ->
         match report.get("problem") {
             Some(_) => output.say(format!("snapshot {}: {}", report["seq"], text("problem"))),
             None => {
-                output.say(format!("snapshot {}: whole, {} rows, digest {}", report["seq"], report["rows"], text("digest")))
+                output.say(format!("snapshot {}: whole, {} rows, digest {}", report["seq"], report["rows"], text("digest")));
             }
         }
     }

@@ -105,7 +105,7 @@ impl Encoded {
             builder = builder.with_projection(mask);
         }
         if let Some((from, to)) = range {
-            builder = builder.with_row_selection(RowSelection::from_consecutive_ranges([from..to].into_iter(), self.rows()));
+            builder = builder.with_row_selection(RowSelection::from_consecutive_ranges(std::iter::once(from..to), self.rows()));
         }
         // One batch holds all: offsets of long texts have 64 bits.
         let mut reader = builder.with_batch_size(self.rows().max(1)).build()?;

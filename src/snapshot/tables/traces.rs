@@ -15,7 +15,7 @@ use super::super::columns::{Columns, Rows, optional_texts, text_at, text_lists, 
 use super::super::error::{Unreadable, Unusable};
 use super::super::parquet::Encoded;
 use crate::core::event::{TraceCompleted, TraceStep};
-use crate::core::id::StepId;
+use crate::core::id::{SessionId, StepId};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::core::trace::closed::{Closed, Pack, PackedTraces};
@@ -49,7 +49,7 @@ fn trace_rows(traces: &[&TraceCompleted]) -> RecordBatch {
     let count = |row: &TraceCompleted| u32::try_from(row.steps.len()).expect("executions have far fewer than 2^32 steps");
     Columns::default()
         .with("execution", texts(rows().map(|row| row.execution.as_str())))
-        .with_optional("session", optional_texts(rows().map(|row| row.session.as_ref().map(|session| session.as_str()))))
+        .with_optional("session", optional_texts(rows().map(|row| row.session.as_ref().map(SessionId::as_str))))
         .with_optional("agent", optional_texts(rows().map(|row| row.agent.as_deref())))
         .with("intent", texts(rows().map(|row| &row.intent)))
         .with("success", flag(|row| row.success))
