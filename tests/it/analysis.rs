@@ -1,4 +1,4 @@
-//! What other programs make of the files: DuckDB and Polars open every one of them and count what pml counts, and every recipe of
+//! What other programs make of the files: `DuckDB` and `Polars` open every one of them and count what pml counts, and every recipe of
 //! `docs/analysis.md` runs.
 
 use pml::core::event::{Event, Kind};

@@ -64,8 +64,8 @@ fn first(prediction: &Value) -> &str {
 
 /// The impressions in the log, by the id of the record that caused each.
 fn impressions(server: &Server) -> BTreeMap<String, Value> {
-    let served = server.records().into_iter().filter(|record| record["type"] == "pml.prediction.served");
-    let by_cause: Vec<_> = served.map(|record| (record["causation"].as_str().unwrap().to_owned(), record)).collect();
+    let told = server.records().into_iter().filter(|record| record["type"] == "pml.prediction.served");
+    let by_cause: Vec<_> = told.map(|record| (record["causation"].as_str().unwrap().to_owned(), record)).collect();
     let count = by_cause.len();
     let by_cause: BTreeMap<_, _> = by_cause.into_iter().collect();
     assert_eq!(by_cause.len(), count, "one impression for each cause");
@@ -125,8 +125,8 @@ fn without_a_session_whoever_listens_is_told_and_nobody_else_costs_anything() {
     server.accept(&step("quiet", "s2", "fs:write", &["s1"]));
     let (_, prediction) = all.next().unwrap();
     assert_eq!((&prediction["execution"], first(&prediction)), (&json!("quiet"), "done"), "it is known from its beginning");
-    let served = eventually("the impressions", || Some(impressions(&server)).filter(|served| served.len() == 3));
-    let about: Vec<&Value> = served.values().map(|record| &record["data"]["execution"]).collect();
+    let told = eventually("the impressions", || Some(impressions(&server)).filter(|told| told.len() == 3));
+    let about: Vec<&Value> = told.values().map(|record| &record["data"]["execution"]).collect();
     assert_eq!(about.iter().filter(|execution| ***execution == "quiet").count(), 1, "{about:?}");
 }
 
@@ -287,9 +287,9 @@ fn feedback_moves_the_threshold_of_what_was_predicted() {
     };
     let start = started_in("e1", "s");
     server.accept(&start);
-    let served = eventually("the impression", || impressions(&server).remove(start["id"].as_str().unwrap()));
-    let prediction = &served["data"]["prediction"];
-    assert_eq!(served["data"]["ranked"][0]["item"], "fs:read");
+    let told = eventually("the impression", || impressions(&server).remove(start["id"].as_str().unwrap()));
+    let prediction = &told["data"]["prediction"];
+    assert_eq!(told["data"]["ranked"][0]["item"], "fs:read");
     let judge = |verdict: &str| {
         let before = posterior("fs:read");
         let answer = server.accept(&event("feedback.given", json!({"prediction": prediction, "verdict": verdict})));
@@ -330,14 +330,14 @@ fn a_prediction_is_explained_by_its_id_or_by_its_question() {
     server.accept(&started_in("e1", "s"));
     let read = step("e1", "s1", "fs:read", &[]);
     server.accept(&read);
-    let served = eventually("the impression", || impressions(&server).remove(read["id"].as_str().unwrap()));
-    let id = served["data"]["prediction"].as_str().unwrap();
+    let told = eventually("the impression", || impressions(&server).remove(read["id"].as_str().unwrap()));
+    let id = told["data"]["prediction"].as_str().unwrap();
     let by_id = eventually("the view", || {
         let answer = server.question("/v1/explain", &json!({"prediction": id}));
         (answer.status == 200).then(|| answer.json())
     });
     assert_eq!((&by_id["item"], &by_id["rank"], &by_id["context"]), (&json!("fs:write"), &json!(1), &json!(["fs:read"])));
-    assert_eq!((&by_id["served"]["p"], &by_id["served"]["execution"]), (&served["data"]["ranked"][0]["p"], &json!("e1")));
+    assert_eq!((&by_id["served"]["p"], &by_id["served"]["execution"]), (&told["data"]["ranked"][0]["p"], &json!("e1")));
     let sum: f64 = by_id["reasons"].as_array().unwrap().iter().map(|reason| reason["adds"].as_f64().unwrap()).sum();
     assert!((sum - by_id["score"].as_f64().unwrap()).abs() < 1e-9, "{by_id}");
     let taught = by_id["taught"].as_array().unwrap();
@@ -357,7 +357,7 @@ fn a_prediction_is_explained_by_its_id_or_by_its_question() {
         let Answer { status, text, .. } = server.question("/v1/explain", question);
         assert!(status == 400 && text.contains(problem), "{question}: {status} {text}");
     };
-    refused(&json!({"prediction": "01KG9YS9WQE2PQQ3WT3HP8K8YC"}), "was not served, or is no longer kept");
+    refused(&json!({"prediction": "01KG9YS9WQE2PQQ3WT3HP8K8YC"}), "was not told, or is no longer kept");
     refused(&json!({"prediction": "yesterday"}), "prediction:");
     refused(&json!({"item": "moon:land"}), "item: is not among the outcomes");
     let table = pml().args(["explain", "copy a file", "--after", "fs:read", "--url", server.url()]).output().unwrap();

@@ -21,10 +21,10 @@ use crate::core::vectors::TextHash;
 
 /// Every trace brings a lesson until there are this many; from there on twice as many traces bring this many lessons.
 const LESSONS_AT_FIRST: u64 = 128;
-/// From this many traces on, twice as many bring a quarter of that: the weights are few and have settled, and a fold of millions
+/// From this many traces on, twice as many bring half of that: the weights are few and have settled, and a fold of millions
 /// should not be spent on them.
 const TRACES_MANY: u64 = 4_096;
-const LESSONS_LATER: u64 = LESSONS_AT_FIRST / 4;
+const LESSONS_LATER: u64 = LESSONS_AT_FIRST / 2;
 /// Lessons that may wait for vectors, and lessons per record while they are made up for.
 const DUE_MAX: u64 = 768;
 const LESSONS_PER_RECORD: u64 = 2;
@@ -223,7 +223,9 @@ mod tests {
             vector[usize::from(letter - b'a')] += 1.0;
         }
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        vector.iter_mut().for_each(|value| *value /= length);
+        for value in &mut vector {
+            *value /= length;
+        }
         Event::EmbeddingComputed(EmbeddingComputed { text_hash: TextHash::of(text).to_string(), model: "m".to_owned(), vector })
     }
 
@@ -277,14 +279,14 @@ mod tests {
             due
         };
         assert_eq!(due_at(100), 100);
-        assert_eq!(due_at(1_000) / 100, 5, "256 at first, and fewer than 256 per doubling");
-        assert!((500..2_500).contains(&due_at(200_000)));
+        assert_eq!(due_at(1_000) / 100, 2, "128 at first, and fewer than 128 per doubling");
+        assert!((250..1_000).contains(&due_at(200_000)), "and still fewer when there are many");
     }
 
     #[test]
     fn lessons_wait_for_vectors_and_are_taken_when_those_come() {
-        let runs = |_| RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
-        assert_eq!(fold(runs(())).predictor.lessons.taken(), 0);
+        let runs = || RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
+        assert_eq!(fold(runs()).predictor.lessons.taken(), 0);
         assert_eq!(office(None).predictor.lessons.taken(), 6);
         assert!(office(None).predictor.logit.examples() >= 15);
     }
