@@ -1,8 +1,8 @@
 //! Batches to Parquet bytes and back.
 //!
 //! Everything is compressed with zstd(1), the fastest level: higher ones save little and take a multiple of the time. Positions and
-//! times are delta-packed, execution ids share prefixes with the row before; the random half of record ids is left as it is, since
-//! nothing makes it smaller.
+//! times are delta-packed, execution ids share prefixes with the row before; vectors and the random half of record ids are left as
+//! they are, since nothing makes them smaller.
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
@@ -62,7 +62,7 @@ fn packed(properties: WriterPropertiesBuilder, name: &str, kind: &DataType) -> W
         // Values of vectors and hashes hardly ever repeat.
         DataType::FixedSizeList(item, _) => {
             let values = ColumnPath::new(vec![name.to_owned(), "list".to_owned(), item.name().clone()]);
-            properties.set_column_dictionary_enabled(values, false)
+            plain(properties, values.clone()).set_column_compression(values, Compression::UNCOMPRESSED)
         }
         DataType::FixedSizeBinary(_) | DataType::LargeBinary => plain(properties, path),
         _ => properties,
