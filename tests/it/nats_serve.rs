@@ -205,7 +205,7 @@ fn commands_reach_the_work_queue_and_the_dead_letters_without_a_server_in_betwee
     let nats = NatsServer::start();
     let url = nats.url();
     let home = TempDir::new().unwrap();
-    let tool = json!({"tool_id": "fs:read", "name": "read", "description": "Reads a file"});
+    let tool = json!({"tool_id": "fs:read", "server_id": "fs", "name": "read", "description": "Reads a file"});
     std::fs::write(home.path().join("tools.jsonl"), tool.to_string()).unwrap();
     let step = json!({"id": "s1", "tool_id": "fs:read", "depends_on": []});
     let trace = json!({"trace_id": "t1", "intent": "read a file", "steps": [step], "success": true});
