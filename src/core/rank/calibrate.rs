@@ -10,7 +10,7 @@
 //! Found with few intents, repeated by many runs that mostly use the same few tools: there every wrong answer is nearly as likely as a
 //! right one, the likelihood is flat, and the texts, which say little about such tools, keep most of the weight that the prior gave
 //! them. Where intents are many or differ, the fit wins this comparison. The prior is no third candidate: it is where the fit starts,
-//! and with few intents which of the two looks better is chance (measured: worse on unseen intents in most folds).
+//! and with few intents it is chance which of the two looks better (offering it lost a point of recall over five folds of 75 intents).
 
 use std::collections::BTreeMap;
 

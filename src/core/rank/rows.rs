@@ -6,8 +6,6 @@ use std::sync::Arc;
 const CHUNK_ROWS: usize = 256;
 /// Sums side by side: what the widest registers hold twice. The order of the additions is the same whatever the processor.
 const LANES: usize = 16;
-/// Vectors multiplied with a row while it is at hand; their sums still fit the registers.
-const ABREAST: usize = 4;
 
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -48,18 +46,18 @@ impl Rows {
         &self.chunks[row / CHUNK_ROWS][from..from + self.dim]
     }
 
-    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. A row is fetched once for
-    /// several vectors, because fetching takes longer than multiplying. O(rows * dim * vectors).
+    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. Chunk by chunk,
+    /// because fetching rows takes longer than multiplying them. O(rows * dim * vectors).
     pub fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len]; vectors.len()];
         if self.dim == 0 {
             return products;
         }
-        let pairs = vectors.iter().zip(&mut products).filter(|(vector, _)| vector.len() == self.dim);
-        let mut pairs: Vec<Factor> = pairs.map(|(vector, products)| Factor { vector, products }).collect();
         for (number, chunk) in self.chunks.iter().enumerate() {
-            for factors in pairs.chunks_mut(ABREAST) {
-                pulp::Arch::new().dispatch(ChunkProducts { rows: chunk, from: number * CHUNK_ROWS, factors });
+            let from = number * CHUNK_ROWS;
+            for (vector, products) in vectors.iter().zip(&mut products).filter(|(vector, _)| vector.len() == self.dim) {
+                let products = &mut products[from..(from + CHUNK_ROWS).min(self.len)];
+                pulp::Arch::new().dispatch(ChunkProducts { rows: chunk, vector, products });
             }
         }
         products
@@ -78,68 +76,40 @@ impl Rows {
     }
 }
 
-/// A vector and where its products with the rows go.
-struct Factor<'a> {
+/// The products of the rows of one chunk, which fits the processor's cache, with one vector.
+struct ChunkProducts<'a> {
+    rows: &'a [f32],
     vector: &'a [f32],
     products: &'a mut [f32],
 }
 
-/// The products of the rows of one chunk, the first of which is row `from`, with a few vectors.
-struct ChunkProducts<'a, 'b> {
-    rows: &'a [f32],
-    from: usize,
-    factors: &'a mut [Factor<'b>],
-}
-
-impl pulp::NullaryFnOnce for ChunkProducts<'_, '_> {
+impl pulp::NullaryFnOnce for ChunkProducts<'_> {
     type Output = ();
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
     fn call(self) {
-        match self.factors {
-            [a] => multiply(self.rows, self.from, [a]),
-            [a, b] => multiply(self.rows, self.from, [a, b]),
-            [a, b, c] => multiply(self.rows, self.from, [a, b, c]),
-            [a, b, c, d] => multiply(self.rows, self.from, [a, b, c, d]),
-            _ => unreachable!("one to ABREAST vectors"),
+        let dim = self.vector.len();
+        for (at, product) in self.products.iter_mut().enumerate() {
+            *product = dot(&self.rows[at * dim..(at + 1) * dim], self.vector);
         }
     }
 }
 
-/// Inlined into the dispatched call, so that it is compiled for the processor at hand.
+/// Inlined into the dispatched loop, so that it is compiled for the processor at hand.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
-fn multiply<const N: usize>(rows: &[f32], from: usize, mut factors: [&mut Factor; N]) {
-    let dim = factors[0].vector.len();
-    let vectors: [&[f32]; N] = std::array::from_fn(|at| factors[at].vector);
-    for (row, values) in rows.chunks_exact(dim).enumerate() {
-        let dots = dots(values, &vectors);
-        for (factor, dot) in factors.iter_mut().zip(dots) {
-            factor.products[from + row] = dot;
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    let (wide_a, rest_a) = a.as_chunks::<LANES>();
+    let (wide_b, rest_b) = b.as_chunks::<LANES>();
+    for (a, b) in wide_a.iter().zip(wide_b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
         }
     }
-}
-
-/// The product of a row with each of some vectors of its length. How many there are does not change a bit of any of them.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
-fn dots<const N: usize>(row: &[f32], vectors: &[&[f32]; N]) -> [f32; N] {
-    let mut sums = [[0.0_f32; LANES]; N];
-    let (wide, rest) = row.as_chunks::<LANES>();
-    let split = wide.len() * LANES;
-    let others: [&[[f32; LANES]]; N] = std::array::from_fn(|at| &vectors[at].as_chunks::<LANES>().0[..wide.len()]);
-    for (at, row) in wide.iter().enumerate() {
-        for (sums, other) in sums.iter_mut().zip(&others) {
-            for lane in 0..LANES {
-                sums[lane] += row[lane] * other[at][lane];
-            }
-        }
-    }
-    std::array::from_fn(|at| {
-        let rest: f32 = rest.iter().zip(&vectors[at][split..]).map(|(a, b)| a * b).sum();
-        sums[at].iter().sum::<f32>() + rest
-    })
+    let rest: f32 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
 }
 
 #[cfg(test)]
