@@ -230,7 +230,9 @@ mod tests {
             vector[usize::from(letter - b'a')] += 1.0;
         }
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        vector.iter_mut().for_each(|value| *value /= length);
+        for value in &mut vector {
+            *value /= length;
+        }
         Event::EmbeddingComputed(EmbeddingComputed { text_hash: TextHash::of(text).to_string(), model: "m".to_owned(), vector })
     }
 
@@ -290,8 +292,8 @@ mod tests {
 
     #[test]
     fn lessons_wait_for_vectors_and_are_taken_when_those_come() {
-        let runs = |_| RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
-        assert_eq!(fold(runs(())).predictor.lessons.taken(), 0);
+        let runs = || RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
+        assert_eq!(fold(runs()).predictor.lessons.taken(), 0);
         // Two per record, once nine of ten vectors are there.
         assert_eq!(office(None).predictor.lessons.taken(), 4);
         assert!(office(None).predictor.logit.examples() >= 8);
