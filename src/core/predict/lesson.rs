@@ -84,11 +84,10 @@ pub fn study(state: &mut State) {
         let lessons = &mut state.predictor.lessons;
         lessons.due -= 1;
         lessons.taken += 1;
-        let lesson = lessons.taken;
-        let drawn = draw(lesson, state.memory.numbers());
+        let drawn = draw(lessons.taken, state.memory.numbers());
         let entry = Arc::clone(state.memory.get(drawn).expect("drawn from those kept"));
         let mut logit = state.predictor.logit.clone();
-        take(state, lesson, drawn, &entry, &mut logit);
+        take(state, drawn, &entry, &mut logit);
         state.predictor.logit = logit;
     }
 }
@@ -119,11 +118,10 @@ pub(super) fn mix(value: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// One lesson: a way that led there, place by place. What only ever failed is no example.
-fn take(state: &State, lesson: u64, number: u64, entry: &Remembered, logit: &mut Logit) {
-    let good: Vec<&Way> = entry.ways.iter().filter(|way| way.succeeded > 0).collect();
-    let Some(count) = u64::try_from(good.len()).ok().filter(|count| *count > 0) else { return };
-    let way = good[usize::try_from(mix(lesson) % count).expect("one of a few")];
+/// One lesson: the way of the entry that was gone last, place by place. Also one that failed: what is learnt is how far each signal
+/// can be trusted to say what an agent does next, and without those that fail, agents that often do are foretold badly.
+fn take(state: &State, number: u64, entry: &Remembered, logit: &mut Logit) {
+    let Some(way) = entry.ways.last() else { return };
     let vector = |text: &str| state.vectors.get(TextHash::of(text)).map(|vector| &**vector);
     let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(vector).collect();
     let whole = state.vectors.get(entry.hash).map(|vector| &**vector);
