@@ -174,7 +174,7 @@ fn there_is_an_answer_without_intent_without_context_and_after_an_unknown_call()
     let state = &office.state;
     for (intent, context) in [("", vec![]), ("", vec!["fs:list"]), ("archive it", vec!["no:such"])] {
         let prediction = asked(state, &office.embedder, intent, &context, seed());
-        assert!(prediction.ranked.len() > 2, "{intent} {context:?}");
+        assert!(prediction.ranked.len() > 1, "{intent} {context:?}");
         assert_eq!(prediction.based_on_seq, state.applied());
     }
     assert_eq!(names(&asked(state, &office.embedder, "", &["fs:list"], seed()))[0], "zip:pack");

@@ -357,7 +357,7 @@ fn a_prediction_is_explained_by_its_id_or_by_its_question() {
         let Answer { status, text, .. } = server.question("/v1/explain", question);
         assert!(status == 400 && text.contains(problem), "{question}: {status} {text}");
     };
-    refused(&json!({"prediction": "01KG9YS9WQE2PQQ3WT3HP8K8YC"}), "was not told, or is no longer kept");
+    refused(&json!({"prediction": "01KG9YS9WQE2PQQ3WT3HP8K8YC"}), "was not served, or is no longer kept");
     refused(&json!({"prediction": "yesterday"}), "prediction:");
     refused(&json!({"item": "moon:land"}), "item: is not among the outcomes");
     let table = pml().args(["explain", "copy a file", "--after", "fs:read", "--url", server.url()]).output().unwrap();
