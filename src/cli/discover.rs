@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::ask::{Asker, DiscoverRequest, Filter, ItemType};
+use crate::ask::{DiscoverRequest, Filter, ItemType};
 use crate::config::Config;
 use crate::history::Moment;
 
@@ -42,8 +42,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
         (Source::Server(remote), None) => remote.ask("/v1/discover", &json!(request))?,
         (source, at) => {
-            let state = source.state(at.unwrap_or(Moment::Now)).await?;
-            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
+            let asker = source.asker(at, &config).await?;
             json!(asker.discover(request).map_err(anyhow::Error::from)?)
         }
     };

@@ -7,7 +7,7 @@ use super::output::Output;
 use super::predict::in_words;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::ask::{AskedMode, Asker, ExplainRequest};
+use crate::ask::{AskedMode, ExplainRequest};
 use crate::config::Config;
 use crate::history::Moment;
 
@@ -43,8 +43,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
         (Source::Server(remote), None) => remote.ask("/v1/explain", &json!(request))?,
         (source, at) => {
-            let state = source.state(at.unwrap_or(Moment::Now)).await?;
-            let asker = Asker::of_state(state, &config).map_err(anyhow::Error::from)?;
+            let asker = source.asker(at, &config).await?;
             json!(asker.explain(request).map_err(anyhow::Error::from)?)
         }
     };

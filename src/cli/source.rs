@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Place;
 use super::remote::Remote;
+use crate::ask::Asker;
 use crate::bus::Subjects;
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
@@ -71,6 +72,11 @@ impl Source {
             None
         });
         found.unwrap_or_default()
+    }
+
+    /// Somebody who answers as pml would have at a moment; now, if none is given.
+    pub(super) async fn asker(&self, at: Option<Moment>, config: &Config) -> anyhow::Result<Asker> {
+        Ok(Asker::of_state(self.state(at.unwrap_or(Moment::Now)).await?, config)?)
     }
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.

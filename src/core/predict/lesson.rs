@@ -110,14 +110,6 @@ fn draw(lesson: u64, among: std::ops::Range<u64>) -> u64 {
     among.start + u64::try_from(at).expect("smaller than what it is drawn from")
 }
 
-/// Spreads a counter over all 64 bits (the finaliser of `SplitMix64`).
-pub(super) fn mix(value: u64) -> u64 {
-    let mut mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// One lesson: the way of the entry that was gone last, place by place. Also one that failed: what is learnt is how far each signal
 /// can be trusted to say what an agent does next, and without those that fail, agents that often do are foretold badly.
 fn take(state: &State, number: u64, entry: &Remembered, logit: &mut Logit) {

@@ -7,7 +7,6 @@
 
 use imbl::OrdMap;
 
-use super::lesson::mix;
 use crate::core::digest::{Digestible, Writer};
 use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
@@ -180,6 +179,14 @@ impl Generator {
         let (one, other) = (self.gamma(alpha), self.gamma(beta));
         one / (one + other)
     }
+}
+
+/// Spreads a counter over all 64 bits (the finaliser of `SplitMix64`).
+fn mix(value: u64) -> u64 {
+    let mut mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
