@@ -10,11 +10,9 @@ use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 
-/// At most this many from each source: what followed most often, ever and in the near past; the tools of near intents; and the tools
-/// nearest to the intent and to each of its clauses.
+/// At most this many from each source: what followed most often, ever and in the near past; and the tools of near intents.
 const SUCCESSORS: usize = 24;
 const REMEMBERED: usize = 24;
-const SIMILAR: usize = 16;
 
 /// A call, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,10 +64,7 @@ pub fn of(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec<Cand
     add(top(chances.recalled(), SUCCESSORS));
     // A capability is a step only where one called it: most of those that past intents went by were never called.
     add(top(evidence.votes().filter(|(node, _)| matches!(node.kind(), NodeKind::Tool(_))), REMEMBERED));
-    for similarities in evidence.similarities() {
-        let positive = (0..).zip(similarities).filter(|(_, similarity)| **similarity > 0.0);
-        nodes.extend(top(positive, SIMILAR).into_iter().map(|(position, _)| Node::tool(position)));
-    }
+    nodes.extend(evidence.alike().iter().map(|position| Node::tool(*position)));
     nodes.retain(|node| is_offered(state, *node));
     nodes.into_iter().map(Candidate::Call).chain([Candidate::Done]).collect()
 }

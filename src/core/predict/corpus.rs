@@ -7,18 +7,21 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::packed::PackedRows;
 use crate::core::memory::{INTENTS_KEPT, Memory};
-use crate::core::rank::rows::Rows;
 use crate::core::tool::Tools;
 use crate::core::vectors::{TextHash, Vectors};
+
+/// Values that are compared at once.
+const BLOCK: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
     model: Option<Arc<str>>,
     /// By position.
-    tools: Rows,
+    tools: PackedRows,
     /// The intent with number n stands in row n modulo [`INTENTS_KEPT`].
-    intents: Rows,
+    intents: PackedRows,
     /// Tools by the text they are found by.
     tools_by_text: OrdMap<TextHash, Vec<u32>>,
 }
@@ -26,7 +29,7 @@ pub struct Corpus {
 impl Corpus {
     /// The corpus of these parts.
     pub fn rebuilt(tools: &Tools, memory: &Memory, vectors: &Vectors) -> Self {
-        let (tool_rows, intents) = (Rows::new(vectors.dim()), Rows::new(vectors.dim()));
+        let (tool_rows, intents) = (PackedRows::new(vectors.dim()), PackedRows::new(vectors.dim()));
         let mut corpus = Self { model: vectors.model().cloned(), tools: tool_rows, intents, tools_by_text: OrdMap::new() };
         for position in tools.positions() {
             corpus.tool_described(position, None, tools.at(position).text().as_deref(), vectors);
@@ -43,16 +46,16 @@ impl Corpus {
             tools.retain(|other| *other != position);
         }
         let row = position as usize;
-        set(&mut self.tools, row, None);
+        self.tools.set(row, None);
         if let Some(hash) = now.map(TextHash::of) {
             self.tools_by_text.entry(hash).or_default().push(position);
-            set(&mut self.tools, row, vectors.get(hash).map(|vector| &**vector));
+            self.tools.set(row, vectors.get(hash).map(|vector| &**vector));
         }
     }
 
     /// An intent got a number in the memory.
     pub fn intent_remembered(&mut self, number: u64, hash: TextHash, vectors: &Vectors) {
-        set(&mut self.intents, row(number), vectors.get(hash).map(|vector| &**vector));
+        self.intents.set(row(number), vectors.get(hash).map(|vector| &**vector));
     }
 
     /// The vector of a text came. Another model taking over replaces everything.
@@ -63,10 +66,10 @@ impl Corpus {
         }
         let Some(vector) = vectors.get(hash) else { return };
         if let Some(number) = memory.number(hash) {
-            set(&mut self.intents, row(number), Some(vector));
+            self.intents.set(row(number), Some(vector));
         }
         for position in self.tools_by_text.get(&hash).into_iter().flatten() {
-            set(&mut self.tools, *position as usize, Some(vector));
+            self.tools.set(*position as usize, Some(vector));
         }
     }
 
@@ -99,18 +102,22 @@ pub(super) fn top<T, V: PartialOrd + Copy>(valued: impl Iterator<Item = (T, V)>,
     kept
 }
 
-fn row(number: u64) -> usize {
-    usize::try_from(number % INTENTS_KEPT as u64).expect("fewer than INTENTS_KEPT")
+/// The positions of the largest values above 0, at most `keep`, the largest first; of equals those that came first. Looks at
+/// [`BLOCK`] values at once, since few blocks have one to keep. O(n).
+pub(super) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
+    let mut kept: Vec<(u32, f32)> = Vec::new();
+    for (block, from) in values.chunks(BLOCK).zip((0_u32..).step_by(BLOCK)) {
+        let smallest = if kept.len() < keep { 0.0 } else { kept.last().map_or(f32::INFINITY, |(_, value)| *value) };
+        if block.iter().filter(|value| **value > smallest).count() > 0 {
+            let larger = (from..).zip(block.iter().copied()).filter(|(_, value)| *value > smallest);
+            kept = top(kept.into_iter().chain(larger), keep);
+        }
+    }
+    kept.into_iter().map(|(position, _)| position).collect()
 }
 
-fn set(rows: &mut Rows, row: usize, vector: Option<&[f32]>) {
-    while rows.len() <= row {
-        rows.push_empty();
-    }
-    match vector {
-        Some(vector) if vector.len() == rows.dim() => rows.set(row, vector),
-        _ => rows.clear(row),
-    }
+fn row(number: u64) -> usize {
+    usize::try_from(number % INTENTS_KEPT as u64).expect("fewer than INTENTS_KEPT")
 }
 
 #[cfg(test)]
@@ -126,5 +133,15 @@ mod tests {
         check(&[1, 2], 5, &[(1, 2), (0, 1)]);
         check(&[1, 2], 0, &[]);
         check(&[], 2, &[]);
+    }
+
+    #[test]
+    fn the_largest_of_many_are_those_of_all() {
+        let values: Vec<f32> = (0_u16..1_000).map(|number| f32::from(number.wrapping_mul(40_503) >> 8) - 60.0).collect();
+        for keep in [0, 1, 16, 2_000] {
+            let positive = (0..).zip(values.iter().copied()).filter(|(_, value)| *value > 0.0);
+            let expected: Vec<u32> = top(positive, keep).into_iter().map(|(position, _)| position).collect();
+            assert_eq!(largest(&values, keep), expected, "{keep}");
+        }
     }
 }

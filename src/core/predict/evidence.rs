@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::corpus::largest;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::memory::{Remembered, Way};
 use crate::core::rank::Question;
@@ -10,6 +11,8 @@ use crate::core::state::State;
 
 /// Past intents that are looked at, the nearest ones.
 const NEAR: usize = 48;
+/// Tools that are weighed because they read like the intent, or like one of its clauses: the nearest ones.
+const ALIKE: usize = 16;
 /// How much past intents must weigh, in all, for their votes to count half.
 const VOTES_PRIOR: f64 = 0.3;
 
@@ -43,6 +46,8 @@ pub struct Evidence {
     whole: Vec<f32>,
     /// The same for each clause; for the whole intent if it is one clause.
     clauses: Vec<Vec<f32>>,
+    /// The positions of the tools nearest to the intent and to each clause, each of them once.
+    alike: Vec<u32>,
 }
 
 /// What is left out of account when the past is asked about itself: the runs of one remembered intent.
@@ -88,7 +93,8 @@ impl Evidence {
         if clauses.is_empty() && !whole.is_empty() {
             clauses.push(whole.clone());
         }
-        Self { votes: votes(&near), near, whole, clauses }
+        let alike = alike(&whole, &clauses);
+        Self { votes: votes(&near), near, whole, clauses, alike }
     }
 
     pub fn votes(&self) -> impl Iterator<Item = (Node, f64)> {
@@ -105,9 +111,8 @@ impl Evidence {
         self.votes.iter().filter(open).map(|(_, vote)| vote).sum()
     }
 
-    /// By position of the tool: of the whole intent, and of each clause if it has several.
-    pub fn similarities(&self) -> impl Iterator<Item = &Vec<f32>> {
-        std::iter::once(&self.whole).chain(self.clauses.iter().filter(|_| self.clauses.len() > 1))
+    pub fn alike(&self) -> &[u32] {
+        &self.alike
     }
 
     pub fn whole(&self, position: u32) -> f64 {
@@ -140,6 +145,15 @@ fn votes(near: &[Near]) -> BTreeMap<Node, f64> {
         }
     }
     votes
+}
+
+/// O(tools * clauses).
+fn alike(whole: &[f32], clauses: &[Vec<f32>]) -> Vec<u32> {
+    let several = clauses.iter().filter(|_| clauses.len() > 1).map(Vec::as_slice);
+    let mut alike: Vec<u32> = std::iter::once(whole).chain(several).flat_map(|similarities| largest(similarities, ALIKE)).collect();
+    alike.sort_unstable();
+    alike.dedup();
+    alike
 }
 
 fn at(similarities: &[f32], position: u32) -> f64 {

@@ -1,0 +1,182 @@
+//! Vectors at two bytes per number, for products with all of them at once: half of what there is to fetch, and fetching is what takes
+//! the time. A product is off by about 1e-5, and is made of whole numbers, so the order of its additions does not matter.
+
+use std::sync::Arc;
+
+/// Rows that are copied together when one of them changes while a copy is held.
+const CHUNK_ROWS: usize = 256;
+/// Sums side by side: what the widest registers hold of the numbers multiplied.
+const LANES: usize = 32;
+/// What every vector is stretched to. No number is longer than its vector, so all fit two bytes; and no product, nor any part of one,
+/// is larger than the square of this, which fits four.
+const LENGTH: f32 = 32_000.0;
+
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    numbers: Vec<i16>,
+    /// By row: what a one stands for.
+    units: Vec<f32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct PackedRows {
+    dim: usize,
+    len: usize,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl PackedRows {
+    pub fn new(dim: usize) -> Self {
+        Self { dim, len: 0, chunks: Vec::new() }
+    }
+
+    /// Without a vector of the rows' length the row is zeros: its product with everything is 0. Rows before it that were never set
+    /// are zeros too.
+    pub fn set(&mut self, row: usize, vector: Option<&[f32]>) {
+        while self.len <= row {
+            self.push_empty();
+        }
+        let chunk = Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS]);
+        let (at, from) = (row % CHUNK_ROWS, row % CHUNK_ROWS * self.dim);
+        let numbers = &mut chunk.numbers[from..from + self.dim];
+        chunk.units[at] = match vector.and_then(|vector| Packed::new(vector, self.dim)) {
+            Some(packed) => {
+                numbers.copy_from_slice(&packed.numbers);
+                packed.unit
+            }
+            None => {
+                numbers.fill(0);
+                0.0
+            }
+        };
+    }
+
+    fn push_empty(&mut self) {
+        if self.len.is_multiple_of(CHUNK_ROWS) {
+            self.chunks.push(Arc::default());
+        }
+        let chunk = Arc::make_mut(self.chunks.last_mut().expect("a chunk was just added if none had room"));
+        chunk.numbers.resize(chunk.numbers.len() + self.dim, 0);
+        chunk.units.push(0.0);
+        self.len += 1;
+    }
+
+    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. O(rows * dim * vectors).
+    pub fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
+        let mut products = vec![vec![0.0; self.len]; vectors.len()];
+        let vectors: Vec<Option<Packed>> = vectors.iter().map(|vector| Packed::new(vector, self.dim)).collect();
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let from = number * CHUNK_ROWS;
+            for (vector, products) in vectors.iter().zip(&mut products) {
+                let Some(vector) = vector else { continue };
+                let products = &mut products[from..from + chunk.units.len()];
+                pulp::Arch::new().dispatch(ChunkProducts { chunk, vector, products });
+            }
+        }
+        products
+    }
+}
+
+struct Packed {
+    numbers: Vec<i16>,
+    /// What a one stands for.
+    unit: f32,
+}
+
+impl Packed {
+    /// None if there is nothing to multiply: another number of dimensions, or zeros.
+    fn new(vector: &[f32], dim: usize) -> Option<Self> {
+        let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+        if vector.len() != dim || length == 0.0 {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most LENGTH, and rounded")]
+        let numbers = vector.iter().map(|number| (number / length * LENGTH).round() as i16).collect();
+        Some(Self { numbers, unit: length / LENGTH })
+    }
+}
+
+/// The products of the rows of one chunk, which fits the processor's cache, with one vector.
+struct ChunkProducts<'a> {
+    chunk: &'a Chunk,
+    vector: &'a Packed,
+    products: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for ChunkProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
+    fn call(self) {
+        let dim = self.vector.numbers.len();
+        for (at, product) in self.products.iter_mut().enumerate() {
+            let row = &self.chunk.numbers[at * dim..(at + 1) * dim];
+            *product = dot(row, &self.vector.numbers) * self.chunk.units[at] * self.vector.unit;
+        }
+    }
+}
+
+/// Inlined into the dispatched loop, so that it is compiled for the processor at hand. One plain sum takes a third longer.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
+#[expect(clippy::cast_precision_loss, reason = "24 bits of a product are more than its factors have")]
+fn dot(row: &[i16], vector: &[i16]) -> f32 {
+    let mut sums = [0_i32; LANES];
+    let (wide_row, rest_row) = row.as_chunks::<LANES>();
+    let (wide_vector, rest_vector) = vector.as_chunks::<LANES>();
+    for (row, vector) in wide_row.iter().zip(wide_vector) {
+        for lane in 0..LANES {
+            sums[lane] += i32::from(row[lane]) * i32::from(vector[lane]);
+        }
+    }
+    let rest: i32 = rest_row.iter().zip(rest_vector).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
+    (sums.iter().sum::<i32>() + rest) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::rank::rows::Rows;
+
+    fn noise(number: u32) -> f32 {
+        f32::from(u16::try_from(number.wrapping_mul(2_654_435_761) >> 16).unwrap()) / 65_536.0 - 0.5
+    }
+
+    fn unit_vector(seed: u32, dim: usize) -> Vec<f32> {
+        let vector: Vec<f32> = (seed * 1_000..).take(dim).map(noise).collect();
+        let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+        vector.iter().map(|number| number / length).collect()
+    }
+
+    #[test]
+    fn products_are_nearly_those_of_the_vectors_themselves() {
+        for dim in [37, 256, 1_024] {
+            let (mut packed, mut exact) = (PackedRows::new(dim), Rows::new(dim));
+            for (row, seed) in (0..CHUNK_ROWS + 3).zip(1..) {
+                packed.set(row, Some(&unit_vector(seed, dim)));
+                exact.push_empty();
+                exact.set(row, &unit_vector(seed, dim));
+            }
+            let (near, far) = (unit_vector(3, dim), unit_vector(5_000, dim));
+            let products = packed.products(&[&near, &far]);
+            for (ours, exact) in products.iter().flatten().zip(exact.products(&[&near, &far]).iter().flatten()) {
+                assert!((ours - exact).abs() < 1e-4, "{ours} {exact}");
+            }
+            assert!((products[0][2] - 1.0).abs() < 1e-4 && products[1].len() == CHUNK_ROWS + 3, "{}", products[0][2]);
+        }
+    }
+
+    #[test]
+    fn what_has_no_vector_has_no_product() {
+        let mut rows = PackedRows::new(3);
+        rows.set(2, Some(&[0.0, 2.0, 0.0]));
+        let copy = rows.clone();
+        rows.set(2, None);
+        rows.set(0, Some(&[1.0, 1.0]));
+        assert_eq!(rows.products(&[&[0.0, 1.0, 0.0]]), [[0.0; 3]]);
+        let products = copy.products(&[&[0.0, 1.0, 0.0], &[1.0], &[0.0; 3]]);
+        assert!((products[0][2] - 2.0).abs() < 1e-3 && products[0][..2] == [0.0; 2], "{products:?}");
+        assert_eq!(products[1..], [[0.0; 3], [0.0; 3]]);
+    }
+}
