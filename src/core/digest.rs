@@ -2,32 +2,44 @@
 
 use std::fmt;
 
+/// Bytes that are hashed at once: enough for the hash to work on many of its chunks side by side.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Feeds typed values to BLAKE3. Lengths before contents, so that no two different states write the same bytes.
-pub struct Writer(blake3::Hasher);
+pub struct Writer {
+    hasher: blake3::Hasher,
+    /// Written, but not hashed yet.
+    waiting: Vec<u8>,
+}
 
 impl Writer {
     pub(crate) fn new() -> Self {
-        Self(blake3::Hasher::new())
+        Self { hasher: blake3::Hasher::new(), waiting: Vec::with_capacity(PIECE_BYTES) }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        if self.waiting.len() + bytes.len() > PIECE_BYTES {
+            self.hasher.update(&self.waiting);
+            self.waiting.clear();
+        }
+        self.waiting.extend_from_slice(bytes);
+        self
     }
 
     pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
-        self.0.update(&value.to_le_bytes());
-        self
+        self.bytes(&value.to_le_bytes())
     }
 
     pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
-        self.0.update(&value.to_le_bytes());
-        self
+        self.bytes(&value.to_le_bytes())
     }
 
     pub(crate) fn i64(&mut self, value: i64) -> &mut Self {
-        self.0.update(&value.to_le_bytes());
-        self
+        self.bytes(&value.to_le_bytes())
     }
 
     pub(crate) fn u128(&mut self, value: u128) -> &mut Self {
-        self.0.update(&value.to_le_bytes());
-        self
+        self.bytes(&value.to_le_bytes())
     }
 
     pub(crate) fn bool(&mut self, value: bool) -> &mut Self {
@@ -39,8 +51,7 @@ impl Writer {
     }
 
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        self.len(text.len()).0.update(text.as_bytes());
-        self
+        self.len(text.len()).bytes(text.as_bytes())
     }
 
     pub(crate) fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) -> &mut Self {
@@ -51,8 +62,8 @@ impl Writer {
         self
     }
 
-    pub(crate) fn finish(self) -> StateDigest {
-        StateDigest(*self.0.finalize().as_bytes())
+    pub(crate) fn finish(mut self) -> StateDigest {
+        StateDigest(*self.hasher.update(&self.waiting).finalize().as_bytes())
     }
 }
 

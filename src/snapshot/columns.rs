@@ -59,14 +59,32 @@ pub(super) fn optional_times(values: impl Iterator<Item = Option<Timestamp>>) ->
 }
 
 /// One list of texts per row.
-pub(super) fn text_lists<T: AsRef<str>>(rows: impl Iterator<Item = impl IntoIterator<Item = T>>) -> ListArray {
-    let item = Field::new_list_field(arrow_schema::DataType::LargeUtf8, false);
-    let mut lists = ListBuilder::new(LargeStringBuilder::new()).with_field(item);
-    for row in rows {
+pub(super) struct TextLists(ListBuilder<LargeStringBuilder>);
+
+impl Default for TextLists {
+    fn default() -> Self {
+        let item = Field::new_list_field(arrow_schema::DataType::LargeUtf8, false);
+        Self(ListBuilder::new(LargeStringBuilder::new()).with_field(item))
+    }
+}
+
+impl TextLists {
+    pub(super) fn append<T: AsRef<str>>(&mut self, row: impl IntoIterator<Item = T>) {
         for value in row {
-            lists.values().append_value(value);
+            self.0.values().append_value(value);
         }
-        lists.append(true);
+        self.0.append(true);
+    }
+
+    pub(super) fn finish(mut self) -> ListArray {
+        self.0.finish()
+    }
+}
+
+pub(super) fn text_lists<T: AsRef<str>>(rows: impl Iterator<Item = impl IntoIterator<Item = T>>) -> ListArray {
+    let mut lists = TextLists::default();
+    for row in rows {
+        lists.append(row);
     }
     lists.finish()
 }

@@ -90,7 +90,7 @@ pub async fn create(
     store: &Store,
     state: Arc<State>,
     about: About,
-    done: impl Fn() + Send + 'static,
+    done: impl Fn() + Send + Sync + 'static,
 ) -> Result<Manifest, SnapshotError> {
     put(store, blocking(move || take(&state, &about, done)).await?).await
 }

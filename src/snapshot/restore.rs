@@ -1,6 +1,6 @@
 //! From the files of a snapshot back to a state.
 //!
-//! A start checks the hash of every file and builds the state, the ids on a thread beside the rest. It does not compute the digest:
+//! A start checks the hash of every file and builds the state, the ids and the vectors on threads beside the rest. It does not compute the digest:
 //! that takes longer than all of it, and files that are as they were written restore what was written, which the property tests and
 //! `pml snapshot verify` prove. Traces stay packed.
 
@@ -14,12 +14,13 @@ use super::manifest::{FileEntry, Manifest};
 use super::parquet::Encoded;
 use super::tables::counters::{self, Numbers};
 use super::tables::{capabilities, graph, intents, open, predictions, templates, tools, traces, vectors};
-use super::take::file_name;
+use super::take::{file_name, joined};
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
 use crate::core::predict::lesson::Lessons;
 use crate::core::state::State;
 use crate::core::trace::Executions;
+use crate::core::vectors::Vectors;
 
 /// The files of one snapshot in memory, not yet trusted.
 pub struct Fetched {
@@ -56,10 +57,6 @@ impl Fetched {
     fn rows(&self, table: &'static str, columns: &[&str]) -> Result<Rows, Unusable> {
         read(table, &self.opened(table)?, columns)
     }
-
-    fn optional_rows(&self, table: &'static str) -> Result<Option<Rows>, Unusable> {
-        self.open(table)?.map(|encoded| read(table, &encoded, &[])).transpose()
-    }
 }
 
 fn read(table: &'static str, encoded: &Encoded, columns: &[&str]) -> Result<Rows, Unusable> {
@@ -70,20 +67,27 @@ fn read(table: &'static str, encoded: &Encoded, columns: &[&str]) -> Result<Rows
 /// The state, without its digest being checked.
 pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
     let numbers = Numbers::read(&fetched.rows(counters::COUNTERS, &[])?)?;
-    let (ids, parts) = std::thread::scope(|scope| {
-        let ids = scope.spawn(|| Ok(counters::read_record_ids(&fetched.rows(counters::RECORD_IDS, &[])?)?));
+    let (ids, vectors, parts) = std::thread::scope(|scope| {
+        let vectors = scope.spawn(|| vectors(fetched));
+        let ids = scope.spawn(|| Ok::<_, Unusable>(counters::read_record_ids(&fetched.rows(counters::RECORD_IDS, &[])?)?));
         let parts = parts(fetched, &numbers);
-        (ids.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), parts)
+        (joined(ids), joined(vectors), parts)
     });
-    let ids: Result<_, Unusable> = ids;
-    Ok(State::from_rows(numbers.counters()?, ids?, parts?))
+    let mut state = parts?;
+    state.vectors = vectors?;
+    state.predictor = predictor(fetched, &numbers, &state)?;
+    Ok(State::from_rows(numbers.counters()?, ids?, state))
 }
 
-/// A state with everything but the counters and the ids.
+fn vectors(fetched: &Fetched) -> Result<Vectors, Unusable> {
+    let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.open(table));
+    let (texts, models) = (fetched.rows(vectors::TEXTS, &[])?, fetched.rows(vectors::MODELS, &[])?);
+    vectors::read_vectors(&texts, &models, [serving?, coming?])
+}
+
+/// A state with everything but the counters, the ids, the vectors and what is derived from those.
 fn parts(fetched: &Fetched, numbers: &Numbers) -> Result<State, Unusable> {
     let members = fetched.rows(capabilities::MEMBERS, &capabilities::MEMBER_NODES)?;
-    let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.optional_rows(table));
-    let (texts, models) = (fetched.rows(vectors::TEXTS, &[])?, fetched.rows(vectors::MODELS, &[])?);
     let (executions, steps) = (fetched.rows(open::OPEN_EXECUTIONS, &[])?, fetched.rows(open::OPEN_STEPS, &[])?);
     let closed = traces::pack(fetched.opened(traces::TRACES)?, fetched.opened(traces::STEPS)?)?;
     let mut state = State::default();
@@ -97,8 +101,6 @@ fn parts(fetched: &Fetched, numbers: &Numbers) -> Result<State, Unusable> {
     let remembered = fetched.rows(intents::INTENTS, &intents::INTENT_COLUMNS)?;
     let ways = fetched.rows(intents::WAYS, &intents::WAY_COLUMNS)?;
     state.memory = intents::read_intents(&remembered, &ways, numbers.get("next_intent")?)?;
-    state.vectors = vectors::read_vectors(&texts, &models, [serving?, coming?])?;
-    state.predictor = predictor(fetched, numbers, &state)?;
     Ok(state)
 }
 

@@ -22,6 +22,7 @@ use reqwest::Url;
 
 use super::error::{SnapshotError, Source};
 use super::manifest::FILE_NAME as MANIFEST;
+use super::take::joined;
 use crate::config::Config;
 use crate::core::id::Seq;
 
@@ -230,7 +231,7 @@ fn write_synced(directory: &Path, files: &[(String, Bytes)]) -> std::io::Result<
     }
     std::thread::scope(|scope| {
         let syncing: Vec<_> = written.iter().map(|file| scope.spawn(|| file.sync_all())).collect();
-        syncing.into_iter().try_for_each(|synced| synced.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        syncing.into_iter().try_for_each(joined)
     })
 }
 

@@ -1,11 +1,14 @@
 //! From a state to the files of a snapshot. Pure work on memory, for a thread that may be busy for a while.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
+
 use bytes::Bytes;
 
 use super::manifest::{About, FileEntry, Manifest};
 use super::parquet;
 use super::restore::Fetched;
-use super::tables::TABLES;
+use super::tables::{TABLES, Table};
 use crate::core::state::State;
 
 /// A snapshot on its way to a store.
@@ -46,31 +49,58 @@ impl Batches {
 
 /// The tables that a state fills, one after the other.
 pub(crate) fn tables(state: &State) -> impl Iterator<Item = Batches> {
-    let filled = TABLES.iter().map(|table| Batches { table: table.name, batches: (table.batches)(state) });
-    filled.filter(|table| !table.batches.is_empty())
+    TABLES.iter().filter_map(|table| fill(table, state))
+}
+
+fn fill(table: &Table, state: &State) -> Option<Batches> {
+    let batches = (table.batches)(state);
+    (!batches.is_empty()).then_some(Batches { table: table.name, batches })
 }
 
 /// How many steps [`take`] reports: the tables, and the digest.
 pub const STEPS: u64 = TABLES.len() as u64 + 1;
 
-/// Takes a snapshot of a state. `done` hears after each step.
-pub fn take(state: &State, about: &About, done: impl Fn()) -> Taken {
-    let mut entries = Vec::with_capacity(TABLES.len());
-    let mut files = Vec::with_capacity(TABLES.len());
-    for table in tables(state) {
-        let bytes = Bytes::from(parquet::encode(&table.batches));
-        entries.push(FileEntry {
-            name: file_name(table.table),
-            rows: table.rows(),
-            bytes: bytes.len() as u64,
-            blake3: blake3::hash(&bytes).to_hex().to_string(),
-        });
-        files.push(bytes);
-        done();
-    }
-    let digest = state.digest().to_string();
+/// Takes a snapshot of a state. `done` hears after each step. Tables are written by two threads, the long ones first, which are the
+/// last of the list; a third computes the digest.
+pub fn take(state: &State, about: &About, done: impl Fn() + Sync) -> Taken {
+    let left = AtomicUsize::new(TABLES.len());
+    let encode = || {
+        let mut encoded = Vec::new();
+        while let Ok(at) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+            encoded.extend(file(&TABLES[at - 1], state).map(|(entry, bytes)| (at, entry, bytes)));
+            done();
+        }
+        encoded
+    };
+    let (mut encoded, digest) = std::thread::scope(|scope| {
+        let digest = scope.spawn(|| state.digest().to_string());
+        let beside = scope.spawn(encode);
+        let mut encoded = encode();
+        encoded.extend(joined(beside));
+        (encoded, joined(digest))
+    });
     done();
+    encoded.sort_unstable_by_key(|(at, ..)| *at);
+    let (entries, files) = encoded.into_iter().map(|(_, entry, bytes)| (entry, bytes)).unzip();
     Taken { manifest: Manifest::new(state.applied(), digest, about, entries), files }
+}
+
+/// The file of a table, if the state fills it.
+fn file(table: &Table, state: &State) -> Option<(FileEntry, Bytes)> {
+    let filled = fill(table, state)?;
+    let bytes = Bytes::from(parquet::encode(&filled.batches));
+    let entry = FileEntry {
+        name: file_name(filled.table),
+        rows: filled.rows(),
+        bytes: bytes.len() as u64,
+        blake3: blake3::hash(&bytes).to_hex().to_string(),
+    };
+    Some((entry, bytes))
+}
+
+/// What a thread made; if it panicked, so does this.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 pub(super) fn file_name(table: &str) -> String {

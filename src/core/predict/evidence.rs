@@ -150,7 +150,8 @@ fn votes(near: &[Near]) -> BTreeMap<Node, f64> {
 /// O(tools * clauses).
 fn alike(whole: &[f32], clauses: &[Vec<f32>]) -> Vec<u32> {
     let several = clauses.iter().filter(|_| clauses.len() > 1).map(Vec::as_slice);
-    let mut alike: Vec<u32> = std::iter::once(whole).chain(several).flat_map(|similarities| largest(similarities, ALIKE)).collect();
+    let mut alike: Vec<u32> =
+        std::iter::once(whole).chain(several).flat_map(|similarities| largest(similarities, ALIKE)).collect();
     alike.sort_unstable();
     alike.dedup();
     alike

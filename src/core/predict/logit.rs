@@ -12,7 +12,7 @@ use crate::core::digest::{Digestible, Writer};
 /// Precision of the prior: how much curvature, seen in examples, weighs as much as it.
 const PRECISION: f64 = 5.0;
 /// What an example keeps of its weight with each one that follows.
-const FADE: f64 = 1.0 - 1.0 / 4_096.0;
+const FADE: f64 = 1.0 - 1.0 / 1_024.0;
 /// How likely one given outcome is in an odd run.
 const ODD: f64 = 0.0025;
 /// No step moves a weight further: one odd example is not to overturn what was learnt.

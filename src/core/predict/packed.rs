@@ -39,16 +39,13 @@ impl PackedRows {
         let chunk = Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS]);
         let (at, from) = (row % CHUNK_ROWS, row % CHUNK_ROWS * self.dim);
         let numbers = &mut chunk.numbers[from..from + self.dim];
-        chunk.units[at] = match vector.and_then(|vector| Packed::new(vector, self.dim)) {
-            Some(packed) => {
-                numbers.copy_from_slice(&packed.numbers);
-                packed.unit
-            }
-            None => {
-                numbers.fill(0);
-                0.0
-            }
-        };
+        if let Some(packed) = vector.and_then(|vector| Packed::new(vector, self.dim)) {
+            numbers.copy_from_slice(&packed.numbers);
+            chunk.units[at] = packed.unit;
+        } else {
+            numbers.fill(0);
+            chunk.units[at] = 0.0;
+        }
     }
 
     fn push_empty(&mut self) {

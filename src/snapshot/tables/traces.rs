@@ -6,12 +6,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use arrow_array::builder::{BooleanBuilder, LargeStringBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, BooleanArray, LargeStringArray, ListArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
 
-use super::super::columns::{Columns, Rows, optional_texts, text_at, text_lists, texts, times};
+use super::super::columns::{Columns, Rows, TextLists, text_at, times};
 use super::super::error::{Unreadable, Unusable};
 use super::super::parquet::Encoded;
 use crate::core::event::{TraceCompleted, TraceStep};
@@ -30,7 +31,7 @@ pub(super) fn traces(state: &State) -> Vec<RecordBatch> {
         let batch = packed.traces.read(&[]).expect("it was read when the state was restored");
         batch.slice(gone, batch.num_rows() - gone)
     });
-    kept.into_iter().chain([trace_rows(&closed.folded().collect::<Vec<_>>())]).collect()
+    kept.into_iter().chain([trace_rows(closed.folded())]).collect()
 }
 
 pub(super) fn steps(state: &State) -> Vec<RecordBatch> {
@@ -40,40 +41,70 @@ pub(super) fn steps(state: &State) -> Vec<RecordBatch> {
         let gone = packed.first_step[gone];
         batch.slice(gone, batch.num_rows() - gone)
     });
-    kept.into_iter().chain([step_rows(&closed.folded().collect::<Vec<_>>())]).collect()
+    kept.into_iter().chain([step_rows(closed.folded())]).collect()
 }
 
-fn trace_rows(traces: &[&TraceCompleted]) -> RecordBatch {
-    let rows = || traces.iter().copied();
-    let flag = |get: fn(&TraceCompleted) -> bool| rows().map(|row| Some(get(row))).collect::<BooleanArray>();
-    let count = |row: &TraceCompleted| u32::try_from(row.steps.len()).expect("executions have far fewer than 2^32 steps");
+/// Trace by trace, not column by column: there are many, all over the memory, and each is fetched once.
+fn trace_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBatch {
+    let mut texts: [LargeStringBuilder; 5] = Default::default();
+    let mut flags: [BooleanBuilder; 2] = Default::default();
+    let (mut started, mut ended, mut counts) = (Vec::new(), Vec::new(), UInt32Builder::new());
+    for trace in traces {
+        let [execution, session, agent, intent, code] = &mut texts;
+        execution.append_value(trace.execution.as_str());
+        session.append_option(trace.session.as_ref().map(SessionId::as_str));
+        agent.append_option(trace.agent.as_deref());
+        intent.append_value(&trace.intent);
+        code.append_option(trace.code.as_deref());
+        flags[0].append_value(trace.success);
+        flags[1].append_value(trace.abandoned);
+        started.push(trace.started);
+        ended.push(trace.ended);
+        counts.append_value(u32::try_from(trace.steps.len()).expect("executions have far fewer than 2^32 steps"));
+    }
+    let [execution, session, agent, intent, code] = texts.map(|mut texts| texts.finish());
+    let [success, abandoned] = flags.map(|mut flags| flags.finish());
     Columns::default()
-        .with("execution", texts(rows().map(|row| row.execution.as_str())))
-        .with_optional("session", optional_texts(rows().map(|row| row.session.as_ref().map(SessionId::as_str))))
-        .with_optional("agent", optional_texts(rows().map(|row| row.agent.as_deref())))
-        .with("intent", texts(rows().map(|row| &row.intent)))
-        .with("success", flag(|row| row.success))
-        .with("started", times(rows().map(|row| row.started)))
-        .with("ended", times(rows().map(|row| row.ended)))
-        .with("abandoned", flag(|row| row.abandoned))
-        .with_optional("code", optional_texts(rows().map(|row| row.code.as_deref())))
-        .with("steps", UInt32Array::from_iter_values(rows().map(count)))
+        .with("execution", execution)
+        .with_optional("session", session)
+        .with_optional("agent", agent)
+        .with("intent", intent)
+        .with("success", success)
+        .with("started", times(started.into_iter()))
+        .with("ended", times(ended.into_iter()))
+        .with("abandoned", abandoned)
+        .with_optional("code", code)
+        .with("steps", counts.finish())
         .batch()
 }
 
-fn step_rows(traces: &[&TraceCompleted]) -> RecordBatch {
-    let rows = || traces.iter().flat_map(|trace| trace.steps.iter());
-    let numbered = traces.iter().flat_map(|trace| (0..).take(trace.steps.len()));
-    let executions = traces.iter().flat_map(|trace| trace.steps.iter().map(|_| trace.execution.as_str()));
+fn step_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBatch {
+    let mut texts: [LargeStringBuilder; 4] = Default::default();
+    let (mut positions, mut durations) = (UInt32Builder::new(), UInt64Builder::new());
+    let (mut successes, mut depends_on) = (BooleanBuilder::new(), TextLists::default());
+    for trace in traces {
+        for (position, row) in (0..).zip(&trace.steps) {
+            let [execution, step, tool, error_kind] = &mut texts;
+            execution.append_value(trace.execution.as_str());
+            step.append_value(row.step.as_str());
+            tool.append_value(row.tool.text());
+            error_kind.append_option(row.error_kind.as_deref());
+            positions.append_value(position);
+            depends_on.append(row.depends_on.iter().map(StepId::as_str));
+            successes.append_value(row.success);
+            durations.append_option(row.duration_ms);
+        }
+    }
+    let [execution, step, tool, error_kind] = texts.map(|mut texts| texts.finish());
     Columns::default()
-        .with("execution", texts(executions))
-        .with("position", UInt32Array::from_iter_values(numbered))
-        .with("step", texts(rows().map(|row| row.step.as_str())))
-        .with("tool", texts(rows().map(|row| row.tool.text())))
-        .with("depends_on", text_lists(rows().map(|row| row.depends_on.iter().map(StepId::as_str))))
-        .with("success", rows().map(|row| Some(row.success)).collect::<BooleanArray>())
-        .with_optional("duration_ms", rows().map(|row| row.duration_ms).collect::<UInt64Array>())
-        .with_optional("error_kind", optional_texts(rows().map(|row| row.error_kind.as_deref())))
+        .with("execution", execution)
+        .with("position", positions.finish())
+        .with("step", step)
+        .with("tool", tool)
+        .with("depends_on", depends_on.finish())
+        .with("success", successes.finish())
+        .with_optional("duration_ms", durations.finish())
+        .with_optional("error_kind", error_kind)
         .batch()
 }
 

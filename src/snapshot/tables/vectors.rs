@@ -10,7 +10,9 @@ use arrow_array::{Array, FixedSizeBinaryArray, FixedSizeListArray, LargeStringAr
 use arrow_schema::{DataType, Field};
 
 use super::super::columns::{Columns, Rows, texts as text_column};
-use super::super::error::Unreadable;
+use super::super::error::{Unreadable, Unusable};
+use super::super::parquet::Encoded;
+use super::super::take::{file_name, joined};
 use crate::core::state::State;
 use crate::core::vectors::{TextHash, VectorTable, Vectors};
 
@@ -78,8 +80,8 @@ pub(super) fn embeddings(state: &State, role: usize) -> Vec<RecordBatch> {
 pub(in super::super) fn read_vectors(
     texts: &Rows,
     models: &Rows,
-    embeddings: [Option<Rows>; 2],
-) -> Result<Vectors, Unreadable> {
+    embeddings: [Option<Encoded>; 2],
+) -> Result<Vectors, Unusable> {
     let (hashes, spelled) = (texts.column::<FixedSizeBinaryArray>("text_hash")?, texts.column::<LargeStringArray>("text")?);
     let wanted = texts.column::<UInt32Array>("wanted")?;
     let text = |row: usize| Ok((hash_at(texts, hashes, row)?, Arc::from(spelled.value(row)), wanted.value(row)));
@@ -87,16 +89,36 @@ pub(in super::super) fn read_vectors(
     let (roles, names) = (models.column::<LargeStringArray>("role")?, models.column::<LargeStringArray>("model")?);
     let dims = models.column::<UInt32Array>("dim")?;
     let mut tables = [None, None];
-    for ((table, role), rows) in tables.iter_mut().zip(ROLES).zip(embeddings) {
+    for (at, (table, file)) in tables.iter_mut().zip(embeddings).enumerate() {
+        let role = ROLES[at];
         let Some(row) = (0..models.len()).find(|row| roles.value(*row) == role) else { continue };
         let dim = dims.value(row) as usize;
-        let rows = rows.ok_or_else(|| models.unreadable("role", format!("names '{role}', whose vectors are missing")))?;
-        *table = Some(VectorTable { model: names.value(row).into(), dim, vectors: read_embeddings(&rows, dim)? });
+        let file = file.ok_or_else(|| models.unreadable("role", format!("names '{role}', whose vectors are missing")))?;
+        let vectors = read_embeddings(EMBEDDINGS[at], &file, dim)?.into_iter().collect();
+        *table = Some(VectorTable { model: names.value(row).into(), dim, vectors });
     }
     Ok(Vectors::from_rows(wanted, tables))
 }
 
-fn read_embeddings(rows: &Rows, dim: usize) -> Result<imbl::OrdMap<TextHash, Arc<[f32]>>, Unreadable> {
+type Embeddings = Vec<(TextHash, Arc<[f32]>)>;
+
+/// Half of them on a thread of its own: they are most of what a start has to read.
+fn read_embeddings(table: &'static str, file: &Encoded, dim: usize) -> Result<Embeddings, Unusable> {
+    let part = |from: usize, to: usize| -> Result<Embeddings, Unusable> {
+        let batch = file.read_range(from, to).map_err(|source| Unusable::Parquet { file: file_name(table), source })?;
+        Ok(embeddings_of(&Rows::new(table, batch), dim)?)
+    };
+    let (half, all) = (file.rows() / 2, file.rows());
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| part(half, all));
+        (part(0, half), joined(second))
+    });
+    let mut embeddings = first?;
+    embeddings.extend(second?);
+    Ok(embeddings)
+}
+
+fn embeddings_of(rows: &Rows, dim: usize) -> Result<Embeddings, Unreadable> {
     let hashes = rows.column::<FixedSizeBinaryArray>("text_hash")?;
     if dim == 0 {
         return (0..rows.len()).map(|row| Ok((hash_at(rows, hashes, row)?, Arc::default()))).collect();
