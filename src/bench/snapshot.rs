@@ -26,6 +26,8 @@ const RUNS: usize = 3;
 /// How often somebody publishes one run of an agent, and about how many events without a snapshot and with.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
 const PUBLISHED_EVENTS: usize = 5_000;
+/// After this long the allocator has given back what the start before had used: this one begins with fresh memory, as a process does.
+const MEMORY_RETURNS: Duration = Duration::from_secs(1);
 /// Rows of a batch when files are read the plain way.
 const PLAIN_BATCH_ROWS: usize = 8_192;
 
@@ -155,6 +157,7 @@ async fn start(config: &Config, store: &Store) -> anyhow::Result<Vec<Case>> {
 }
 
 async fn start_once(config: &Config) -> anyhow::Result<(f64, Seq)> {
+    tokio::time::sleep(MEMORY_RETURNS).await;
     let watch = Stopwatch::start();
     let runtime = Runtime::start(config, Clock::system()).await?;
     let seconds = watch.elapsed().as_secs_f64();

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
 use crate::gateway::{snapshot_dto, snapshot_listed};
-use crate::snapshot::{self, About, Fetched, Origin, SnapshotError, Store, config_hash};
+use crate::snapshot::{self, About, Fetched, Origin, SnapshotError, Store, Taken, config_hash};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -229,7 +229,8 @@ async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) 
     let manifest = fetched.manifest.clone();
     let place = to.as_ref().map(ToString::to_string);
     if let Some(to) = to {
-        snapshot::put(&to, fetched.into()).await?;
+        let taken = Taken::try_from(fetched).map_err(|source| SnapshotError::Unusable { seq, source })?;
+        snapshot::put(&to, taken).await?;
     }
     let mut report = snapshot_dto(&manifest);
     report["copied_to"] = json!(place);

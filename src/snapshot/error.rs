@@ -25,6 +25,12 @@ pub enum Unusable {
     NewerSchema { found: u32, known: u32 },
     #[error("{file} is missing")]
     Missing { file: String },
+    #[error("{file} cannot be read")]
+    Read {
+        file: String,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("{file} is damaged: its content has another hash than the manifest says")]
     Hash { file: String },
     #[error("{file} cannot be read as Parquet")]

@@ -55,12 +55,10 @@ async fn manifest(store: &Store, seq: Seq) -> Result<Result<Manifest, Unusable>,
     Ok(bytes.ok_or(Unusable::Unfinished).and_then(|bytes| Manifest::parse(seq, &bytes)))
 }
 
-/// Reads the files of a snapshot.
+/// Finds the files of a snapshot.
 pub async fn fetch(store: &Store, seq: Seq) -> Result<Fetched, SnapshotError> {
     let manifest = manifest(store, seq).await?.map_err(|source| SnapshotError::Unusable { seq, source })?;
-    let names: Vec<String> = manifest.files.iter().map(|file| file.name.clone()).collect();
-    let contents = store.read_all(seq, names.clone()).await?;
-    let files: BTreeMap<_, _> = names.into_iter().zip(contents).filter_map(|(name, content)| Some((name, content?))).collect();
+    let files = store.files(seq, manifest.files.iter().map(|file| file.name.as_str())).await?;
     Ok(Fetched { manifest, files })
 }
 

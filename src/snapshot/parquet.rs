@@ -7,7 +7,9 @@
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
+};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -19,6 +21,9 @@ use parquet::schema::types::ColumnPath;
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows in a page: who looks for one trace decodes one page per column.
 const PAGE_ROWS: usize = 4_096;
+
+/// Rows that are decoded at once where a file is read piece by piece.
+const SCAN_ROWS: usize = 1_024;
 
 /// Columns that compress to nothing useful.
 const RANDOM: [&str; 1] = ["id_low"];
@@ -97,7 +102,22 @@ impl Encoded {
         self.batch(&[], Some((from, to)))
     }
 
+    /// The rows `from..to`, all columns, some at a time: what was read before makes room for what comes next, and fresh memory costs
+    /// a start more than reading does.
+    pub(super) fn scan(&self, from: usize, to: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
+        self.builder(&[], Some((from, to))).with_batch_size(SCAN_ROWS).build()
+    }
+
     fn batch(&self, columns: &[&str], range: Option<(usize, usize)>) -> Result<RecordBatch, ParquetError> {
+        // One batch holds all: offsets of long texts have 64 bits.
+        let mut reader = self.builder(columns, range).with_batch_size(self.rows().max(1)).build()?;
+        match reader.next() {
+            Some(batch) => Ok(batch?),
+            None => Ok(RecordBatch::new_empty(arrow_array::RecordBatchReader::schema(&reader))),
+        }
+    }
+
+    fn builder(&self, columns: &[&str], range: Option<(usize, usize)>) -> ParquetRecordBatchReaderBuilder<Bytes> {
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
         if !columns.is_empty() {
             let roots = columns.iter().filter_map(|name| builder.schema().index_of(name).ok()).collect::<Vec<_>>();
@@ -107,11 +127,6 @@ impl Encoded {
         if let Some((from, to)) = range {
             builder = builder.with_row_selection(RowSelection::from_consecutive_ranges(std::iter::once(from..to), self.rows()));
         }
-        // One batch holds all: offsets of long texts have 64 bits.
-        let mut reader = builder.with_batch_size(self.rows().max(1)).build()?;
-        match reader.next() {
-            Some(batch) => Ok(batch?),
-            None => Ok(RecordBatch::new_empty(arrow_array::RecordBatchReader::schema(&reader))),
-        }
+        builder
     }
 }

@@ -5,6 +5,8 @@
 //! `pml snapshot verify` prove. Traces stay packed.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 
@@ -22,20 +24,40 @@ use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
 
-/// The files of one snapshot in memory, not yet trusted.
+/// The files of one snapshot, not yet trusted.
 pub struct Fetched {
     pub manifest: Manifest,
-    pub(super) files: BTreeMap<String, Bytes>,
+    pub(super) files: Files,
+}
+
+pub(super) enum Files {
+    Memory(BTreeMap<String, Bytes>),
+    /// Each is read by the thread that needs it.
+    Directory(PathBuf),
+}
+
+impl Files {
+    fn read(&self, name: &str) -> Result<Bytes, Unusable> {
+        let missing = || Unusable::Missing { file: name.to_owned() };
+        match self {
+            Self::Memory(files) => files.get(name).cloned().ok_or_else(missing),
+            Self::Directory(directory) => match std::fs::read(directory.join(name)) {
+                Ok(bytes) => Ok(bytes.into()),
+                Err(error) if error.kind() == ErrorKind::NotFound => Err(missing()),
+                Err(source) => Err(Unusable::Read { file: name.to_owned(), source }),
+            },
+        }
+    }
 }
 
 impl Fetched {
     /// A file as its bytes, if its hash is the manifest's.
-    fn checked(&self, entry: &FileEntry) -> Result<Bytes, Unusable> {
-        let bytes = self.files.get(&entry.name).ok_or_else(|| Unusable::Missing { file: entry.name.clone() })?;
-        if blake3::hash(bytes).to_hex().as_str() != entry.blake3 {
+    pub(super) fn checked(&self, entry: &FileEntry) -> Result<Bytes, Unusable> {
+        let bytes = self.files.read(&entry.name)?;
+        if blake3::hash(&bytes).to_hex().as_str() != entry.blake3 {
             return Err(Unusable::Hash { file: entry.name.clone() });
         }
-        Ok(bytes.clone())
+        Ok(bytes)
     }
 
     fn open(&self, table: &'static str) -> Result<Option<Encoded>, Unusable> {
@@ -69,7 +91,7 @@ pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
     let numbers = Numbers::read(&fetched.rows(counters::COUNTERS, &[])?)?;
     let (ids, vectors, parts) = std::thread::scope(|scope| {
         let vectors = scope.spawn(|| vectors(fetched));
-        let ids = scope.spawn(|| Ok::<_, Unusable>(counters::read_record_ids(&fetched.rows(counters::RECORD_IDS, &[])?)?));
+        let ids = scope.spawn(|| counters::read_record_ids(&fetched.opened(counters::RECORD_IDS)?));
         let parts = parts(fetched, &numbers);
         (joined(ids), joined(vectors), parts)
     });

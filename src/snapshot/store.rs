@@ -9,6 +9,7 @@
 //!
 //! So in both a snapshot without a manifest was never finished, and one with a manifest had all its files when it was written.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -22,6 +23,7 @@ use reqwest::Url;
 
 use super::error::{SnapshotError, Source};
 use super::manifest::FILE_NAME as MANIFEST;
+use super::restore::Files;
 use super::take::joined;
 use crate::config::Config;
 use crate::core::id::Seq;
@@ -99,33 +101,34 @@ impl Store {
 
     /// The content of a file; `None` if there is no such file.
     pub(super) async fn read(&self, seq: Seq, file: &str) -> Result<Option<Bytes>, SnapshotError> {
-        Ok(self.read_all(seq, vec![file.to_owned()]).await?.pop().flatten())
-    }
-
-    /// The contents of several files.
-    pub(super) async fn read_all(&self, seq: Seq, files: Vec<String>) -> Result<Vec<Option<Bytes>>, SnapshotError> {
         match self {
             Self::Directory(root) => {
-                let directory = root.join(name(seq));
-                let read = move |file: String| match std::fs::read(directory.join(file)) {
+                let path = root.join(name(seq)).join(file);
+                let read = move || match std::fs::read(path) {
                     Ok(bytes) => Ok(Some(Bytes::from(bytes))),
                     Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(error),
                 };
-                self.blocking(move || files.into_iter().map(read).collect()).await
+                self.blocking(read).await
             }
-            Self::Objects { store, prefix } => {
-                let mut contents = Vec::with_capacity(files.len());
-                for file in files {
-                    contents.push(match store.get(&prefix.clone().join(name(seq)).join(file)).await {
-                        Ok(found) => Some(found.bytes().await.map_err(|error| self.failed(error))?),
-                        Err(object_store::Error::NotFound { .. }) => None,
-                        Err(error) => return Err(self.failed(error)),
-                    });
-                }
-                Ok(contents)
-            }
+            Self::Objects { store, prefix } => match store.get(&prefix.clone().join(name(seq)).join(file)).await {
+                Ok(found) => Ok(Some(found.bytes().await.map_err(|error| self.failed(error))?)),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(self.failed(error)),
+            },
         }
+    }
+
+    /// Several files: where they are, or their contents.
+    pub(super) async fn files(&self, seq: Seq, names: impl Iterator<Item = &str>) -> Result<Files, SnapshotError> {
+        if let Self::Directory(root) = self {
+            return Ok(Files::Directory(root.join(name(seq))));
+        }
+        let mut contents = BTreeMap::new();
+        for file in names {
+            contents.extend(self.read(seq, file).await?.map(|content| (file.to_owned(), content)));
+        }
+        Ok(Files::Memory(contents))
     }
 
     /// Writes a whole snapshot, in place of one at the same position. The last file is the manifest.

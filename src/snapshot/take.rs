@@ -5,9 +5,10 @@ use std::thread::ScopedJoinHandle;
 
 use bytes::Bytes;
 
+use super::error::Unusable;
 use super::manifest::{About, FileEntry, Manifest};
 use super::parquet;
-use super::restore::Fetched;
+use super::restore::{Fetched, Files};
 use super::tables::{TABLES, Table};
 use crate::core::state::State;
 
@@ -22,16 +23,17 @@ impl Taken {
     /// As if it had been written and read.
     pub fn fetched(self) -> Fetched {
         let files = self.manifest.files.iter().map(|file| file.name.clone()).zip(self.files).collect();
-        Fetched { manifest: self.manifest, files }
+        Fetched { manifest: self.manifest, files: Files::Memory(files) }
     }
 }
 
-impl From<Fetched> for Taken {
+impl TryFrom<Fetched> for Taken {
+    type Error = Unusable;
+
     /// On its way from one store to another.
-    fn from(fetched: Fetched) -> Self {
-        let Fetched { manifest, mut files } = fetched;
-        let files = manifest.files.iter().map(|file| files.remove(&file.name).unwrap_or_default()).collect();
-        Self { manifest, files }
+    fn try_from(fetched: Fetched) -> Result<Self, Unusable> {
+        let files = fetched.manifest.files.iter().map(|file| fetched.checked(file)).collect::<Result<_, _>>()?;
+        Ok(Self { manifest: fetched.manifest, files })
     }
 }
 

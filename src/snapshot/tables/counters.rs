@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use arrow_array::{LargeStringArray, RecordBatch, UInt64Array};
 
 use super::super::columns::{Columns, Rows, texts};
-use super::super::error::Unreadable;
+use super::super::error::{Unreadable, Unusable};
+use super::super::parquet::Encoded;
+use super::super::take::file_name;
 use crate::core::event::Kind;
 use crate::core::id::{RecordId, Seq};
 use crate::core::predict::Predictor;
@@ -76,12 +78,16 @@ pub(super) fn record_ids(state: &State) -> Vec<RecordBatch> {
     vec![Columns::default().with("id_high", half(64)).with("id_low", half(0)).batch()]
 }
 
-pub(in super::super) fn read_record_ids(rows: &Rows) -> Result<Vec<RecordId>, Unreadable> {
-    let (high, low) = (rows.column::<UInt64Array>("id_high")?.values(), rows.column::<UInt64Array>("id_low")?.values());
-    let ids = high.iter().zip(low).map(|(&high, &low)| RecordId::from_bits(u128::from(high) << 64 | u128::from(low)));
-    let ids: Vec<RecordId> = ids.collect();
+pub(in super::super) fn read_record_ids(file: &Encoded) -> Result<Vec<RecordId>, Unusable> {
+    let parquet = |source| Unusable::Parquet { file: file_name(RECORD_IDS), source };
+    let mut ids: Vec<RecordId> = Vec::with_capacity(file.rows());
+    for batch in file.scan(0, file.rows()).map_err(parquet)? {
+        let rows = Rows::new(RECORD_IDS, batch.map_err(|error| parquet(error.into()))?);
+        let (high, low) = (rows.column::<UInt64Array>("id_high")?.values(), rows.column::<UInt64Array>("id_low")?.values());
+        ids.extend(high.iter().zip(low).map(|(&high, &low)| RecordId::from_bits(u128::from(high) << 64 | u128::from(low))));
+    }
     if !ids.is_sorted_by(|a, b| a < b) {
-        return Err(rows.unreadable("id_high", "is not sorted"));
+        return Err(Unreadable { table: RECORD_IDS, column: "id_high", problem: "is not sorted".to_owned() }.into());
     }
     Ok(ids)
 }

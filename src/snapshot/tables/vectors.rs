@@ -104,9 +104,14 @@ type Embeddings = Vec<(TextHash, Arc<[f32]>)>;
 
 /// Half of them on a thread of its own: they are most of what a start has to read.
 fn read_embeddings(table: &'static str, file: &Encoded, dim: usize) -> Result<Embeddings, Unusable> {
+    let parquet = |source| Unusable::Parquet { file: file_name(table), source };
     let part = |from: usize, to: usize| -> Result<Embeddings, Unusable> {
-        let batch = file.read_range(from, to).map_err(|source| Unusable::Parquet { file: file_name(table), source })?;
-        Ok(embeddings_of(&Rows::new(table, batch), dim)?)
+        let mut embeddings = Vec::with_capacity(to - from);
+        for batch in file.scan(from, to).map_err(parquet)? {
+            let rows = Rows::new(table, batch.map_err(|error| parquet(error.into()))?);
+            add_embeddings(&mut embeddings, &rows, dim)?;
+        }
+        Ok(embeddings)
     };
     let (half, all) = (file.rows() / 2, file.rows());
     let (first, second) = std::thread::scope(|scope| {
@@ -118,10 +123,12 @@ fn read_embeddings(table: &'static str, file: &Encoded, dim: usize) -> Result<Em
     Ok(embeddings)
 }
 
-fn embeddings_of(rows: &Rows, dim: usize) -> Result<Embeddings, Unreadable> {
+fn add_embeddings(embeddings: &mut Embeddings, rows: &Rows, dim: usize) -> Result<(), Unreadable> {
     let hashes = rows.column::<FixedSizeBinaryArray>("text_hash")?;
     if dim == 0 {
-        return (0..rows.len()).map(|row| Ok((hash_at(rows, hashes, row)?, Arc::default()))).collect();
+        let empty = (0..rows.len()).map(|row| Ok((hash_at(rows, hashes, row)?, Arc::default())));
+        embeddings.extend(empty.collect::<Result<Embeddings, Unreadable>>()?);
+        return Ok(());
     }
     let vectors = rows.column::<FixedSizeListArray>("vector")?;
     if usize::try_from(vectors.value_length()).ok() != Some(dim) {
@@ -130,6 +137,8 @@ fn embeddings_of(rows: &Rows, dim: usize) -> Result<Embeddings, Unreadable> {
     let values = vectors.values().as_primitive_opt::<Float32Type>();
     let values = values.filter(|values| values.null_count() == 0);
     let values = values.ok_or_else(|| rows.unreadable("vector", "does not hold numbers only"))?.values();
-    let vector = |row: usize| Ok((hash_at(rows, hashes, row)?, Arc::from(&values[row * dim..(row + 1) * dim])));
-    (0..rows.len()).map(vector).collect()
+    for (row, vector) in values.chunks_exact(dim).enumerate() {
+        embeddings.push((hash_at(rows, hashes, row)?, Arc::from(vector)));
+    }
+    Ok(())
 }
