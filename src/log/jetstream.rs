@@ -12,8 +12,8 @@
 //! In pipelined mode a message that was lost between others is written after them; in atomic mode the order is kept even then.
 //!
 //! # Reading
-//! One task (`follower`) reads the whole stream once, in order, and keeps the last records in memory for those who follow the tail. On
-//! the way it learns every id (`known`): the server forgets ids after its window, the log must not. While the log is young in this
+//! One task (`follower`) reads the whole stream once, in order, and keeps the last records in memory for those who follow the tail;
+//! what this process writes itself it need not read back. On the way it learns every id (`known`): the server forgets ids after its window, the log must not. While the log is young in this
 //! process the follower keeps step with its readers, so that a fold at start reads the stream once. Whoever asks for older records
 //! gets a consumer of its own (`scan`).
 

@@ -1,4 +1,5 @@
-//! The task that reads the stream, in order and for ever.
+//! The task that reads the stream, in order and for ever, except while this process is the only one that writes: then it knows what is
+//! stored, and where, from the acknowledgements, and having it all sent back would cost the server as much as storing it did.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use crate::log::ReadError;
 const CHUNK_MESSAGES: usize = 1_024;
 /// After this long without a message, although one is known to be stored, the consumer is made anew.
 pub(super) const STALL_PATIENCE: Duration = Duration::from_secs(5);
+/// After this many messages in a row that this process wrote itself it takes itself for the only writer.
+const ALONE_MESSAGES: usize = 4_096;
 /// Pause before a consumer that failed is made anew.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -26,24 +29,36 @@ pub(super) async fn run(jetstream: jetstream::Context, stream: String, known: Ar
                 return known.damaged(seq, source);
             }
             Err(ReadError::Storage(error)) => tracing::warn!(%error, "reading the log stream was interrupted"),
-            Ok(()) => tracing::debug!("the consumer of the log stream ended"),
+            Ok(Ended::ByTheServer) => tracing::debug!("the consumer of the log stream ended"),
+            Ok(Ended::Alone) => {
+                known.is_needed().await;
+                continue;
+            }
         }
         tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
-async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> Result<(), ReadError> {
+/// Why the stream is no longer read.
+enum Ended {
+    ByTheServer,
+    Alone,
+}
+
+async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> Result<Ended, ReadError> {
     known.is_wanted().await;
-    let messages = consume(jetstream, stream, known.followed()).await?;
+    let (name, messages) = consume(jetstream, stream, known.followed()).await?;
     let mut chunks = messages.ready_chunks(CHUNK_MESSAGES);
+    let mut alone = 0;
     loop {
         let chunk = match tokio::time::timeout(STALL_PATIENCE, chunks.next()).await {
             Ok(Some(chunk)) => chunk,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(Ended::ByTheServer),
             // Silence is normal at the end of the stream, and only there.
             Err(_) if known.followed() >= *known.tail().borrow() => continue,
             Err(_) => return Err(ReadError::Storage("the consumer delivers nothing although more is stored".into())),
         };
+        alone += chunk.len();
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut failure = None;
         let followed = known.followed();
@@ -61,25 +76,35 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> 
                 }
             }
         }
-        known.arrive(arrivals)?;
+        if known.arrive(arrivals)? {
+            alone = 0;
+        }
         if let Some(error) = failure {
             return Err(error);
+        }
+        if alone >= ALONE_MESSAGES {
+            // Of one that stays there the server would think for half a minute more.
+            if let Err(error) = jetstream.delete_consumer_from_stream(&name, stream).await {
+                tracing::debug!(%error, "a consumer that is no longer read could not be removed");
+            }
+            return Ok(Ended::Alone);
         }
         known.is_wanted().await;
     }
 }
 
-/// The messages after `after`, in order. The client notices gaps and starts over by itself.
+/// The name of a consumer, and the messages after `after`, in order. The client notices gaps and starts over by itself.
 pub(super) async fn consume(
     jetstream: &jetstream::Context,
     stream: &str,
     after: Seq,
-) -> Result<consumer::pull::Ordered, ReadError> {
+) -> Result<(String, consumer::pull::Ordered), ReadError> {
     let storage = |error: Box<dyn std::error::Error + Send + Sync>| ReadError::Storage(error);
     let config = consumer::pull::OrderedConfig {
         deliver_policy: consumer::DeliverPolicy::ByStartSequence { start_sequence: after.next().0 },
         ..consumer::pull::OrderedConfig::default()
     };
     let consumer = jetstream.create_consumer_on_stream(config, stream).await.map_err(|error| storage(error.into()))?;
-    consumer.messages().await.map_err(|error| storage(error.into()))
+    let name = consumer.cached_info().name.clone();
+    Ok((name, consumer.messages().await.map_err(|error| storage(error.into()))?))
 }

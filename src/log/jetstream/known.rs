@@ -1,6 +1,8 @@
 //! What this process knows of the stream: how far it has read, the last records, and the position of every id.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -15,13 +17,16 @@ use crate::log::recent::Recent;
 
 /// How far the follower goes ahead of its readers while it learns what was there before; half of what `recent` keeps.
 const AHEAD_RECORDS: u64 = 16_384;
+/// After this long without an append of its own a process listens again to what others write.
+const QUIET: Duration = Duration::from_millis(50);
 
 pub(super) struct Known {
     recent: Recent,
     ids: Mutex<Ids>,
     /// The last position that can be read: stored, though perhaps still on its way to this process.
     tail: watch::Sender<Seq>,
-    /// The last position the follower has delivered.
+    /// The last position up to which everything has come: by the follower, or because this process wrote it. Changes while `ids` is
+    /// held.
     followed: watch::Sender<Seq>,
     /// How far the follower may go.
     wanted: watch::Sender<Seq>,
@@ -35,9 +40,11 @@ type ById<V> = std::collections::HashMap<RecordId, V>;
 #[derive(Default)]
 struct Ids {
     positions: ById<Seq>,
-    /// Facts on their way to the server, so that nobody decodes what this process has just encoded. Members leave when they come
-    /// back by the stream, or when their append has failed or was a duplicate.
+    /// Facts on their way to the server, so that nobody decodes what this process has just encoded. Members leave when they are
+    /// acknowledged or come back by the stream, or when their append has failed or was a duplicate.
     under_way: ById<Encoded>,
+    /// Facts of this process that are stored, but after something that has yet to come.
+    ahead: BTreeMap<Seq, (Record, usize)>,
     /// The first record that cannot be read. The follower stops before it.
     damage: Option<(Seq, Corrupt)>,
 }
@@ -90,26 +97,30 @@ impl Known {
         drop(self.wanted.subscribe().wait_for(|wanted| *wanted > followed).await);
     }
 
-    /// Takes what the stream delivered, in order.
-    pub(super) fn arrive(&self, arrivals: Vec<Arrival>) -> Result<(), ReadError> {
+    /// Takes what the stream delivered, in order. Answers whether some of it was written by somebody else.
+    pub(super) fn arrive(&self, mut arrivals: Vec<Arrival>) -> Result<bool, ReadError> {
         let mut ours = Vec::with_capacity(arrivals.len());
         {
             let mut ids = self.ids();
+            let followed = self.followed();
+            arrivals.retain(|arrival| arrival.seq > followed && !ids.ahead.contains_key(&arrival.seq));
             for arrival in &arrivals {
                 ids.positions.entry(arrival.id).or_insert(arrival.seq);
                 ours.push(ids.under_way.remove(&arrival.id));
             }
         }
         let mut records = Vec::with_capacity(arrivals.len());
-        let mut failure = None;
-        for (arrival, ours) in arrivals.into_iter().zip(ours) {
-            let Arrival { seq, id, payload } = arrival;
+        let (mut foreign, mut failure) = (false, None);
+        for (Arrival { seq, id, payload }, ours) in arrivals.into_iter().zip(ours) {
             let size = payload.len();
             let record = match ours {
                 // Another process may have written the same id with other content: compare, do not assume.
                 Some(Encoded { fact, recorded_at, payload: sent }) if sent == payload => Record { seq, recorded_at, fact },
                 _ => match message::decode(seq, id, &payload) {
-                    Ok(record) => record,
+                    Ok(record) => {
+                        foreign = true;
+                        record
+                    }
                     Err(error) => {
                         failure = Some(error);
                         break;
@@ -118,16 +129,34 @@ impl Known {
             };
             records.push((record, size));
         }
-        if let Some((last, _)) = records.last() {
-            let last = last.seq;
-            self.recent.extend(records);
+        self.go_on(&mut self.ids(), records);
+        failure.map_or(Ok(foreign), Err)
+    }
+
+    /// Adds records of the stream, in order, and what is stored right after them. Some may have been added in the meantime.
+    fn go_on(&self, ids: &mut Ids, records: Vec<(Record, usize)>) {
+        let before = self.followed();
+        let mut last = before;
+        let mut next = Vec::with_capacity(records.len());
+        for (record, size) in records {
+            take_ahead(ids, &mut last, &mut next, |seq| seq < record.seq);
+            if record.seq > last {
+                last = record.seq;
+                next.push((record, size));
+            }
+        }
+        while ids.ahead.first_key_value().is_some_and(|(seq, _)| *seq <= last.next()) {
+            let upto = last.next();
+            take_ahead(ids, &mut last, &mut next, |seq| seq <= upto);
+        }
+        if last > before {
+            self.recent.extend(next);
             self.followed.send_replace(last);
             advance(&self.tail, last);
             if last >= self.past {
                 self.want(Seq(u64::MAX));
             }
         }
-        failure.map_or(Ok(()), Err)
     }
 
     /// Remembers where the stream cannot be read, and wakes those who wait for it.
@@ -153,21 +182,38 @@ impl Known {
         }
     }
 
-    /// What became of facts that were sent: their positions, or `None` if they are not stored or were already.
+    /// What became of facts that were sent: their positions, or `None` if they are not stored or were already. What is stored need not
+    /// come back by the stream to be read.
     pub(super) fn sent<'a>(&self, outcomes: impl Iterator<Item = (&'a Encoded, Option<Seq>)>) {
-        let mut last = Seq::ZERO;
-        {
-            let mut ids = self.ids();
-            for (fact, seq) in outcomes {
-                if let Some(seq) = seq {
-                    ids.positions.entry(fact.id()).or_insert(seq);
-                    last = last.max(seq);
-                } else {
-                    ids.under_way.remove(&fact.id());
-                }
+        let mut ids = self.ids();
+        let (followed, mut last) = (self.followed(), Seq::ZERO);
+        for (fact, seq) in outcomes {
+            ids.under_way.remove(&fact.id());
+            let Some(seq) = seq else { continue };
+            ids.positions.entry(fact.id()).or_insert(seq);
+            if seq > followed {
+                let record = Record { seq, recorded_at: fact.recorded_at, fact: Arc::clone(&fact.fact) };
+                ids.ahead.insert(seq, (record, fact.payload.len()));
+            }
+            last = last.max(seq);
+        }
+        self.go_on(&mut ids, Vec::new());
+        self.stored_up_to(last);
+        if !ids.ahead.is_empty() {
+            // The follower is to bring what lies between.
+            self.followed.send_modify(|_| ());
+        }
+    }
+
+    /// Waits while all that is stored was written by this process: until a position is missing, or nothing was written for a while.
+    pub(super) async fn is_needed(&self) {
+        let mut followed = self.followed.subscribe();
+        loop {
+            followed.borrow_and_update();
+            if !self.ids().ahead.is_empty() || tokio::time::timeout(QUIET, followed.changed()).await.is_err() {
+                return;
             }
         }
-        self.stored_up_to(last);
     }
 
     /// Waits until everything up to `seq` has come.
@@ -234,6 +280,17 @@ impl Known {
             position = records.last().map_or(position, |record| record.seq);
         }
         Ok(records)
+    }
+}
+
+/// Moves the facts that are stored where `here` says, in order.
+fn take_ahead(ids: &mut Ids, last: &mut Seq, next: &mut Vec<(Record, usize)>, here: impl Fn(Seq) -> bool) {
+    while let Some(entry) = ids.ahead.first_entry().filter(|entry| here(*entry.key())) {
+        let (seq, record) = entry.remove_entry();
+        if seq > *last {
+            *last = seq;
+            next.push(record);
+        }
     }
 }
 

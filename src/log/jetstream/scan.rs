@@ -32,7 +32,7 @@ impl Scans {
     pub(super) async fn read(&self, after: Seq, limit: usize, end: Seq) -> Result<Vec<Record>, ReadError> {
         let mut messages = match self.resume(after) {
             Some(messages) => messages,
-            None => consume(&self.jetstream, &self.stream, after).await?,
+            None => consume(&self.jetstream, &self.stream, after).await?.1,
         };
         let mut records = Vec::new();
         let mut position = after;
