@@ -8,6 +8,7 @@ pub mod nats;
 pub mod predict;
 pub mod replay;
 pub mod snapshot;
+mod startup;
 pub mod stream;
 mod workload;
 

@@ -1,5 +1,5 @@
-//! Snapshots: rows per second written and read, next to a plain Parquet write and read of the very same batches; a start from a
-//! snapshot next to a full replay; and what those who publish feel while one is taken.
+//! Snapshots: rows per second written and read, next to a plain Parquet write and read of the very same batches; a start from one
+//! (`startup`); and what those who publish feel while one is taken.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,10 +13,9 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 use super::replay::write_history;
-use super::{Case, Stopwatch, median, workload};
+use super::{Case, Stopwatch, median, startup, workload};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::log::EventLog;
 use crate::runtime::{Runtime, open_log};
@@ -26,8 +25,6 @@ const RUNS: usize = 3;
 /// How often somebody publishes one run of an agent, and about how many events without a snapshot and with.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
 const PUBLISHED_EVENTS: usize = 5_000;
-/// After this long the allocator has given back what the start before had used: this one begins with fresh memory, as a process does.
-const MEMORY_RETURNS: Duration = Duration::from_secs(1);
 /// Rows of a batch when files are read the plain way.
 const PLAIN_BATCH_ROWS: usize = 8_192;
 
@@ -42,7 +39,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
     let store = Store::Directory(scratch.join("snapshots"));
     let mut cases = write_and_read(&state, &about, &store, scratch).await?;
     drop(state);
-    cases.extend(start(&config, &store).await?);
+    cases.extend(startup::measure(&config, &store)?);
     cases.extend(publish_meanwhile(&config, &store).await?);
     Ok(cases)
 }
@@ -100,7 +97,7 @@ async fn write_and_read(state: &Arc<State>, about: &About, store: &Store, scratc
     Ok(vec![
         rows_per_second("write", written, plain_written),
         rows_per_second("read", read, plain_read),
-        Case { case: "snapshot_seconds", value: median(seconds), unit: "s", floor: None, ratio: None },
+        Case { case: "snapshot_ms", value: median(seconds) * 1e3, unit: "ms", floor: None, ratio: None },
         Case { case: "bytes_per_event", value: bytes_per_event, unit: "B", floor: None, ratio: None },
     ])
 }
@@ -133,37 +130,6 @@ fn read_plainly(directory: &Path) -> anyhow::Result<usize> {
         }
     }
     Ok(rows)
-}
-
-/// A start from the snapshot and an empty tail, next to one that folds the whole log.
-async fn start(config: &Config, store: &Store) -> anyhow::Result<Vec<Case>> {
-    let mut without = config.clone();
-    without.snapshots.url = config.data_dir.join("none").display().to_string();
-    let mut with = config.clone();
-    with.snapshots.url = store.to_string();
-    let (mut replays, mut starts) = (Vec::new(), Vec::new());
-    for _ in 0..RUNS {
-        let (seconds, applied) = start_once(&without).await?;
-        replays.push(seconds);
-        let (seconds, restored) = start_once(&with).await?;
-        starts.push(seconds);
-        anyhow::ensure!(applied == restored, "a start from the snapshot ends at {restored}, a replay at {applied}");
-    }
-    let (replay, start) = (median(replays), median(starts));
-    Ok(vec![
-        Case { case: "startup_speedup", value: replay / start, unit: "times", floor: Some(1.0), ratio: Some(replay / start) },
-        Case { case: "startup_seconds", value: start, unit: "s", floor: Some(replay), ratio: Some(replay / start) },
-    ])
-}
-
-async fn start_once(config: &Config) -> anyhow::Result<(f64, Seq)> {
-    tokio::time::sleep(MEMORY_RETURNS).await;
-    let watch = Stopwatch::start();
-    let runtime = Runtime::start(config, Clock::system()).await?;
-    let seconds = watch.elapsed().as_secs_f64();
-    let applied = runtime.views.current().applied();
-    runtime.stop().await;
-    Ok((seconds, applied))
 }
 
 /// Latency of one publisher, first by itself, then while snapshots are taken one after the other.

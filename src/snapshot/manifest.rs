@@ -1,6 +1,7 @@
 //! `manifest.json`: what a snapshot is, and how to tell that it is whole. It is written last, so a snapshot without one was never
 //! finished.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::error::Unusable;
@@ -111,7 +112,12 @@ impl Manifest {
         blake3::hash(&bare.to_bytes()).to_hex().to_string()
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// As a file, with its name.
+    pub(super) fn file(&self) -> (String, Bytes) {
+        (FILE_NAME.to_owned(), self.to_bytes().into())
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest is plain data");
         bytes.push(b'\n');
         bytes

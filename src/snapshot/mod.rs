@@ -11,6 +11,7 @@
 mod choose;
 mod columns;
 mod error;
+mod fetched;
 mod keeper;
 mod manifest;
 mod parquet;
@@ -22,16 +23,20 @@ mod take;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::core::id::Seq;
 use crate::core::state::State;
 pub use choose::{belongs, load, newest_at_or_before, to_start_from};
 pub use error::{SnapshotError, Unreadable, Unusable};
+pub use fetched::Fetched;
 pub use keeper::Keeper;
 pub use manifest::FILE_NAME as MANIFEST;
 pub use manifest::{About, FileEntry, Manifest, Origin, SCHEMA, config_hash};
-pub use restore::{Fetched, restore, verify};
+pub use restore::{restore, verify};
 pub use store::Store;
 pub(crate) use take::tables;
+use take::take_with;
 pub use take::{STEPS, Taken, take};
 
 /// One snapshot of a store, whole or not.
@@ -77,20 +82,35 @@ pub async fn put(store: &Store, taken: Taken) -> Result<Manifest, SnapshotError>
             return Ok(there);
         }
     }
-    let named = manifest.files.iter().map(|file| file.name.clone()).zip(files);
-    let last = (manifest::FILE_NAME.to_owned(), manifest.to_bytes().into());
-    store.write(seq, named.chain([last]).collect()).await?;
+    let named: Vec<_> = manifest.files.iter().map(|file| file.name.clone()).zip(files).collect();
+    store.write(seq, named.into_iter().chain([manifest.file()])).await?;
     Ok(manifest)
 }
 
-/// Takes a snapshot of a state of `log` and writes it. The work is done on a thread that may block.
+/// Takes a snapshot of a state of `log` and writes it. The work is done on threads that may block; tables are on their way to the disk
+/// while others are still made.
 pub async fn create(
     store: &Store,
     state: Arc<State>,
     about: About,
     done: impl Fn() + Send + Sync + 'static,
 ) -> Result<Manifest, SnapshotError> {
-    put(store, blocking(move || take(&state, &about, done)).await?).await
+    let seq = state.applied();
+    if store.positions().await?.contains(&seq) {
+        return put(store, blocking(move || take(&state, &about, done)).await?).await;
+    }
+    let (sender, files) = std::sync::mpsc::channel();
+    let taking = blocking(move || {
+        let send = |name: &str, bytes: &Bytes| drop(sender.send((name.to_owned(), bytes.clone())));
+        let manifest = take_with(&state, &about, done, send).manifest;
+        // If nobody takes it, writing has failed, and says so.
+        drop(sender.send(manifest.file()));
+        manifest
+    });
+    let (manifest, written) = tokio::join!(taking, store.write(seq, files.into_iter()));
+    let manifest = manifest?;
+    written?;
+    Ok(manifest)
 }
 
 /// Removes all but the newest `keep` snapshots of each log, and those older than the newest one that were never finished. Answers

@@ -4,6 +4,9 @@
 //! times are delta-packed, execution ids share prefixes with the row before; vectors and the random half of record ids are left as
 //! they are, since nothing makes them smaller.
 
+use std::fs::File;
+use std::path::PathBuf;
+
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
@@ -15,15 +18,13 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnPath;
 
 /// Rows in a row group: large, because starts read whole files; pages within it are found by the page index.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows in a page: who looks for one trace decodes one page per column.
 const PAGE_ROWS: usize = 4_096;
-
-/// Rows that are decoded at once where a file is read piece by piece.
-const SCAN_ROWS: usize = 1_024;
 
 /// Columns that compress to nothing useful.
 const RANDOM: [&str; 1] = ["id_low"];
@@ -74,18 +75,29 @@ fn packed(properties: WriterPropertiesBuilder, name: &str, kind: &DataType) -> W
     }
 }
 
-/// A file in memory whose footer has been read.
+/// A file whose footer has been read.
 #[derive(Clone, Debug)]
 pub(super) struct Encoded {
-    bytes: Bytes,
+    source: Source,
     metadata: ArrowReaderMetadata,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Memory(Bytes),
+    File(PathBuf),
 }
 
 impl Encoded {
     pub(super) fn open(bytes: Bytes) -> Result<Self, ParquetError> {
-        let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
-        let metadata = ArrowReaderMetadata::load(&bytes, options)?;
-        Ok(Self { bytes, metadata })
+        let metadata = ArrowReaderMetadata::load(&bytes, with_pages())?;
+        Ok(Self { source: Source::Memory(bytes), metadata })
+    }
+
+    /// Leaves the content where it is: whoever scans it needs little memory.
+    pub(super) fn open_file(path: PathBuf) -> Result<Self, ParquetError> {
+        let metadata = ArrowReaderMetadata::load(&File::open(&path)?, with_pages())?;
+        Ok(Self { source: Source::File(path), metadata })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -104,21 +116,40 @@ impl Encoded {
 
     /// The rows `from..to`, all columns, some at a time: what was read before makes room for what comes next, and fresh memory costs
     /// a start more than reading does.
-    pub(super) fn scan(&self, from: usize, to: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
-        self.builder(&[], Some((from, to))).with_batch_size(SCAN_ROWS).build()
+    pub(super) fn scan(&self, from: usize, to: usize, at_once: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
+        self.reader(&[], Some((from, to)), at_once)
     }
 
     fn batch(&self, columns: &[&str], range: Option<(usize, usize)>) -> Result<RecordBatch, ParquetError> {
         // One batch holds all: offsets of long texts have 64 bits.
-        let mut reader = self.builder(columns, range).with_batch_size(self.rows().max(1)).build()?;
+        let mut reader = self.reader(columns, range, self.rows().max(1))?;
         match reader.next() {
             Some(batch) => Ok(batch?),
             None => Ok(RecordBatch::new_empty(arrow_array::RecordBatchReader::schema(&reader))),
         }
     }
 
-    fn builder(&self, columns: &[&str], range: Option<(usize, usize)>) -> ParquetRecordBatchReaderBuilder<Bytes> {
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
+    fn reader(
+        &self,
+        columns: &[&str],
+        range: Option<(usize, usize)>,
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchReader, ParquetError> {
+        match &self.source {
+            Source::Memory(bytes) => self.reader_of(bytes.clone(), columns, range, batch_rows),
+            // A handle of its own: readers of the same one would move each other's place.
+            Source::File(path) => self.reader_of(File::open(path)?, columns, range, batch_rows),
+        }
+    }
+
+    fn reader_of(
+        &self,
+        source: impl ChunkReader + 'static,
+        columns: &[&str],
+        range: Option<(usize, usize)>,
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchReader, ParquetError> {
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone());
         if !columns.is_empty() {
             let roots = columns.iter().filter_map(|name| builder.schema().index_of(name).ok()).collect::<Vec<_>>();
             let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
@@ -127,6 +158,11 @@ impl Encoded {
         if let Some((from, to)) = range {
             builder = builder.with_row_selection(RowSelection::from_consecutive_ranges(std::iter::once(from..to), self.rows()));
         }
-        builder
+        builder.with_batch_size(batch_rows).build()
     }
+}
+
+/// Where the pages are, so that few rows of many can be read.
+fn with_pages() -> ArrowReaderOptions {
+    ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional)
 }

@@ -1,22 +1,14 @@
 //! From the files of a snapshot back to a state.
 //!
-//! A start checks the hash of every file and builds the state, the ids and the vectors on threads beside the rest. It does not compute the digest:
-//! that takes longer than all of it, and files that are as they were written restore what was written, which the property tests and
-//! `pml snapshot verify` prove. Traces stay packed.
+//! A start checks the hash of every file and builds the state, the ids and the vectors on threads beside the rest. It does not
+//! compute the digest: that takes longer than all of it, and files that are as they were written restore what was written, which the
+//! property tests and `pml snapshot verify` prove. Traces stay packed.
 
-use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::path::PathBuf;
-
-use bytes::Bytes;
-
-use super::columns::Rows;
 use super::error::Unusable;
-use super::manifest::{FileEntry, Manifest};
-use super::parquet::Encoded;
+use super::fetched::Fetched;
 use super::tables::counters::{self, Numbers};
 use super::tables::{capabilities, graph, intents, open, predictions, templates, tools, traces, vectors};
-use super::take::{file_name, joined};
+use super::take::joined;
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
 use crate::core::predict::lesson::Lessons;
@@ -24,74 +16,12 @@ use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
 
-/// The files of one snapshot, not yet trusted.
-pub struct Fetched {
-    pub manifest: Manifest,
-    pub(super) files: Files,
-}
-
-pub(super) enum Files {
-    Memory(BTreeMap<String, Bytes>),
-    /// Each is read by the thread that needs it.
-    Directory(PathBuf),
-}
-
-impl Files {
-    fn read(&self, name: &str) -> Result<Bytes, Unusable> {
-        let missing = || Unusable::Missing { file: name.to_owned() };
-        match self {
-            Self::Memory(files) => files.get(name).cloned().ok_or_else(missing),
-            Self::Directory(directory) => match std::fs::read(directory.join(name)) {
-                Ok(bytes) => Ok(bytes.into()),
-                Err(error) if error.kind() == ErrorKind::NotFound => Err(missing()),
-                Err(source) => Err(Unusable::Read { file: name.to_owned(), source }),
-            },
-        }
-    }
-}
-
-impl Fetched {
-    /// A file as its bytes, if its hash is the manifest's.
-    pub(super) fn checked(&self, entry: &FileEntry) -> Result<Bytes, Unusable> {
-        let bytes = self.files.read(&entry.name)?;
-        if blake3::hash(&bytes).to_hex().as_str() != entry.blake3 {
-            return Err(Unusable::Hash { file: entry.name.clone() });
-        }
-        Ok(bytes)
-    }
-
-    fn open(&self, table: &'static str) -> Result<Option<Encoded>, Unusable> {
-        let name = file_name(table);
-        let Some(entry) = self.manifest.files.iter().find(|entry| entry.name == name) else { return Ok(None) };
-        let encoded = Encoded::open(self.checked(entry)?).map_err(|source| Unusable::Parquet { file: name, source })?;
-        if encoded.rows() as u64 != entry.rows {
-            let (table, found) = (table.to_owned(), encoded.rows() as u64);
-            return Err(Unusable::RowCount { table, expected: entry.rows, found });
-        }
-        Ok(Some(encoded))
-    }
-
-    fn opened(&self, table: &'static str) -> Result<Encoded, Unusable> {
-        self.open(table)?.ok_or_else(|| Unusable::Missing { file: file_name(table) })
-    }
-
-    /// Some columns of a table, or all if none are named.
-    fn rows(&self, table: &'static str, columns: &[&str]) -> Result<Rows, Unusable> {
-        read(table, &self.opened(table)?, columns)
-    }
-}
-
-fn read(table: &'static str, encoded: &Encoded, columns: &[&str]) -> Result<Rows, Unusable> {
-    let batch = encoded.read(columns).map_err(|source| Unusable::Parquet { file: file_name(table), source })?;
-    Ok(Rows::new(table, batch))
-}
-
 /// The state, without its digest being checked.
 pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
     let numbers = Numbers::read(&fetched.rows(counters::COUNTERS, &[])?)?;
     let (ids, vectors, parts) = std::thread::scope(|scope| {
         let vectors = scope.spawn(|| vectors(fetched));
-        let ids = scope.spawn(|| counters::read_record_ids(&fetched.opened(counters::RECORD_IDS)?));
+        let ids = scope.spawn(|| counters::read_record_ids(&fetched.large(counters::RECORD_IDS)?));
         let parts = parts(fetched, &numbers);
         (joined(ids), joined(vectors), parts)
     });
@@ -102,7 +32,7 @@ pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
 }
 
 fn vectors(fetched: &Fetched) -> Result<Vectors, Unusable> {
-    let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.open(table));
+    let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.has(table).then(|| fetched.large(table)).transpose());
     let (texts, models) = (fetched.rows(vectors::TEXTS, &[])?, fetched.rows(vectors::MODELS, &[])?);
     vectors::read_vectors(&texts, &models, [serving?, coming?])
 }

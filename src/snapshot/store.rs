@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use reqwest::Url;
 
 use super::error::{SnapshotError, Source};
+use super::fetched::Files;
 use super::manifest::FILE_NAME as MANIFEST;
-use super::restore::Files;
 use super::take::joined;
 use crate::config::Config;
 use crate::core::id::Seq;
@@ -131,16 +131,20 @@ impl Store {
         Ok(Files::Memory(contents))
     }
 
-    /// Writes a whole snapshot, in place of one at the same position. The last file is the manifest.
-    pub(super) async fn write(&self, seq: Seq, files: Vec<(String, Bytes)>) -> Result<(), SnapshotError> {
-        debug_assert_eq!(files.last().map(|(name, _)| name.as_str()), Some(MANIFEST));
+    /// Writes a whole snapshot, in place of one at the same position, as its files come. The last one is the manifest.
+    pub(super) async fn write(
+        &self,
+        seq: Seq,
+        files: impl Iterator<Item = (String, Bytes)> + Send + 'static,
+    ) -> Result<(), SnapshotError> {
         match self {
             Self::Directory(root) => {
                 let root = root.clone();
-                self.blocking(move || write_directory(&root, seq, &files)).await
+                self.blocking(move || write_directory(&root, seq, files)).await
             }
             Self::Objects { store, prefix } => {
                 let directory = prefix.clone().join(name(seq));
+                let files = self.blocking(move || Ok(files.collect::<Vec<_>>())).await?;
                 self.delete(store, &directory.clone().join(MANIFEST)).await?;
                 for (file, content) in files {
                     store.put(&directory.clone().join(file), content.into()).await.map_err(|error| self.failed(error))?;
@@ -207,14 +211,13 @@ fn clear_unfinished(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn write_directory(root: &Path, seq: Seq, files: &[(String, Bytes)]) -> std::io::Result<()> {
+fn write_directory(root: &Path, seq: Seq, files: impl Iterator<Item = (String, Bytes)>) -> std::io::Result<()> {
     std::fs::create_dir_all(root)?;
     clear_unfinished(root)?;
     let unfinished = root.join(format!("{UNFINISHED}{}", name(seq)));
     std::fs::create_dir(&unfinished)?;
-    let (manifest, tables) = files.split_last().expect("a snapshot has a manifest");
-    write_synced(&unfinished, tables)?;
-    write_synced(&unfinished, std::slice::from_ref(manifest))?;
+    let manifest = write_tables(&unfinished, files)?.ok_or_else(|| Error::other("the snapshot was not taken to its end"))?;
+    written(&unfinished, MANIFEST, &manifest)?.sync_all()?;
     File::open(&unfinished)?.sync_all()?;
     let finished = root.join(name(seq));
     if finished.exists() {
@@ -224,18 +227,28 @@ fn write_directory(root: &Path, seq: Seq, files: &[(String, Bytes)]) -> std::io:
     File::open(root)?.sync_all()
 }
 
-/// Files that are on the disk when this returns. They are synced side by side: the file system then makes one commit of it.
-fn write_synced(directory: &Path, files: &[(String, Bytes)]) -> std::io::Result<()> {
-    let mut written = Vec::with_capacity(files.len());
-    for (name, content) in files {
-        let mut file = File::create(directory.join(name))?;
-        file.write_all(content)?;
-        written.push(file);
-    }
+/// Writes all files but the manifest, which it returns if it came. They are on the disk by then, synced on the side: while one is, the
+/// next is made.
+fn write_tables(directory: &Path, files: impl Iterator<Item = (String, Bytes)>) -> std::io::Result<Option<Bytes>> {
     std::thread::scope(|scope| {
-        let syncing: Vec<_> = written.iter().map(|file| scope.spawn(|| file.sync_all())).collect();
-        syncing.into_iter().try_for_each(joined)
+        let (mut syncing, mut manifest) = (Vec::new(), None);
+        for (name, content) in files {
+            if name == MANIFEST {
+                manifest = Some(content);
+            } else {
+                let file = written(directory, &name, &content)?;
+                syncing.push(scope.spawn(move || file.sync_all()));
+            }
+        }
+        syncing.into_iter().try_for_each(joined)?;
+        Ok(manifest)
     })
+}
+
+fn written(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<File> {
+    let mut file = File::create(directory.join(name))?;
+    file.write_all(content)?;
+    Ok(file)
 }
 
 /// In one step from whole to gone, as far as anybody can see.

@@ -6,9 +6,9 @@ use std::thread::ScopedJoinHandle;
 use bytes::Bytes;
 
 use super::error::Unusable;
+use super::fetched::{Fetched, Files};
 use super::manifest::{About, FileEntry, Manifest};
 use super::parquet;
-use super::restore::{Fetched, Files};
 use super::tables::{TABLES, Table};
 use crate::core::state::State;
 
@@ -62,24 +62,32 @@ fn fill(table: &Table, state: &State) -> Option<Batches> {
 /// How many steps [`take`] reports: the tables, and the digest.
 pub const STEPS: u64 = TABLES.len() as u64 + 1;
 
-/// Takes a snapshot of a state. `done` hears after each step. Tables are written by two threads, the long ones first, which are the
-/// last of the list; a third computes the digest.
+/// Takes a snapshot of a state. `done` hears after each step. Two threads make the tables, the long ones first, which are the last of
+/// the list; one of them begins with the digest. More would be in the way of those who publish meanwhile.
 pub fn take(state: &State, about: &About, done: impl Fn() + Sync) -> Taken {
+    take_with(state, about, done, |_, _| ())
+}
+
+/// The same; `file` gets every file, by name, as soon as it is made.
+pub(super) fn take_with(state: &State, about: &About, done: impl Fn() + Sync, file: impl Fn(&str, &Bytes) + Sync) -> Taken {
     let left = AtomicUsize::new(TABLES.len());
-    let encode = || {
+    let encode_all = || {
         let mut encoded = Vec::new();
         while let Ok(at) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
-            encoded.extend(file(&TABLES[at - 1], state).map(|(entry, bytes)| (at, entry, bytes)));
+            if let Some((entry, bytes)) = encode(&TABLES[at - 1], state) {
+                file(&entry.name, &bytes);
+                encoded.push((at, entry, bytes));
+            }
             done();
         }
         encoded
     };
     let (mut encoded, digest) = std::thread::scope(|scope| {
-        let digest = scope.spawn(|| state.digest().to_string());
-        let beside = scope.spawn(encode);
-        let mut encoded = encode();
-        encoded.extend(joined(beside));
-        (encoded, joined(digest))
+        let beside = scope.spawn(|| (state.digest().to_string(), encode_all()));
+        let mut encoded = encode_all();
+        let (digest, more) = joined(beside);
+        encoded.extend(more);
+        (encoded, digest)
     });
     done();
     encoded.sort_unstable_by_key(|(at, ..)| *at);
@@ -88,7 +96,7 @@ pub fn take(state: &State, about: &About, done: impl Fn() + Sync) -> Taken {
 }
 
 /// The file of a table, if the state fills it.
-fn file(table: &Table, state: &State) -> Option<(FileEntry, Bytes)> {
+fn encode(table: &Table, state: &State) -> Option<(FileEntry, Bytes)> {
     let filled = fill(table, state)?;
     let bytes = Bytes::from(parquet::encode(&filled.batches));
     let entry = FileEntry {

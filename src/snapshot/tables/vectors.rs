@@ -21,6 +21,9 @@ pub(in super::super) const MODELS: &str = "models";
 /// The tables of vectors, in the order of [`ROLES`].
 pub(in super::super) const EMBEDDINGS: [&str; 2] = ["embeddings", "embeddings_coming"];
 
+/// Vectors that are decoded at once: a kilobyte or more each.
+const VECTORS_AT_ONCE: usize = 512;
+
 /// What a model's vectors are there for.
 const ROLES: [&str; 2] = ["serving", "coming"];
 
@@ -107,7 +110,7 @@ fn read_embeddings(table: &'static str, file: &Encoded, dim: usize) -> Result<Em
     let parquet = |source| Unusable::Parquet { file: file_name(table), source };
     let part = |from: usize, to: usize| -> Result<Embeddings, Unusable> {
         let mut embeddings = Vec::with_capacity(to - from);
-        for batch in file.scan(from, to).map_err(parquet)? {
+        for batch in file.scan(from, to, VECTORS_AT_ONCE).map_err(parquet)? {
             let rows = Rows::new(table, batch.map_err(|error| parquet(error.into()))?);
             add_embeddings(&mut embeddings, &rows, dim)?;
         }
