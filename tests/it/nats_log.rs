@@ -1,11 +1,13 @@
 //! The log on JetStream keeps the same promises as the embedded one, in both ways of appending, on a real server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pml::clock::Clock;
 use pml::config::AppendMode;
+use pml::core::id::Seq;
 use pml::log::faulty::{FaultyLog, seeded};
-use pml::log::{JetStreamLog, SharedLog, contract};
+use pml::log::{EventLog, JetStreamLog, SharedLog, contract};
 
 use crate::nats_server::{NatsServer, connect, settings};
 
@@ -33,6 +35,22 @@ macro_rules! promises_after_reopening {
             contract::$promise(async || open(&server, $append).await).await;
         })*
     };
+}
+
+/// Between two appends of its own, and after the last one.
+async fn hears_of_others(own: &dyn EventLog, other: &dyn EventLog) {
+    for from in (0..9_000).step_by(500) {
+        own.append((from..from + 500).map(contract::fact).collect()).await.unwrap();
+    }
+    other.append(vec![contract::fact(9_000)]).await.unwrap();
+    own.append(vec![contract::fact(9_001)]).await.unwrap();
+    let between = own.read(Seq::ZERO, 10_000).await.unwrap();
+    let expected: Vec<_> = (0..9_002).map(|number| contract::fact(number).id).collect();
+    assert_eq!(between.iter().map(|record| record.fact.id).collect::<Vec<_>>(), expected);
+    let last = other.append(vec![contract::fact(9_002)]).await.unwrap()[0].seq;
+    let mut tail = own.tail();
+    tokio::time::timeout(Duration::from_secs(5), tail.wait_for(|tail| *tail >= last)).await.expect("it hears soon").unwrap();
+    assert_eq!(own.read(Seq::ZERO, 10_000).await.unwrap(), other.read(Seq::ZERO, 10_000).await.unwrap());
 }
 
 macro_rules! suite {
@@ -71,6 +89,12 @@ macro_rules! suite {
                 let log = FaultyLog::new(open(&server, $append).await, seeded(seed));
                 contract::a_caller_that_reads_back_writes_every_fact_once_and_in_order(Arc::new(log)).await;
             }
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn who_wrote_thousands_alone_still_hears_of_others() {
+            let server = NatsServer::start();
+            hears_of_others(&*open(&server, $append).await, &*open(&server, $append).await).await;
         }
     };
 }
