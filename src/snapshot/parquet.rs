@@ -15,10 +15,11 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::reader::ColumnReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
-use parquet::file::reader::ChunkReader;
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnPath;
 
 /// Rows in a row group: large, because starts read whole files; pages within it are found by the page index.
@@ -114,10 +115,19 @@ impl Encoded {
         self.batch(&[], Some((from, to)))
     }
 
-    /// The rows `from..to`, all columns, some at a time: what was read before makes room for what comes next, and fresh memory costs
-    /// a start more than reading does.
-    pub(super) fn scan(&self, from: usize, to: usize, at_once: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
-        self.reader(&[], Some((from, to)), at_once)
+    /// All rows, some at a time: what was read before makes room for what comes next, and fresh memory costs a start more than
+    /// reading does.
+    pub(super) fn scan(&self, at_once: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
+        self.reader(&[], None, at_once)
+    }
+
+    /// The numbers of a column of lists, some lists at a time: `take` gets how many, and their numbers. Arrays of lists would take three
+    /// times as long to build.
+    pub(super) fn lists(&self, column: &str, at_once: usize, take: impl FnMut(usize, &[f32])) -> Result<(), ParquetError> {
+        match &self.source {
+            Source::Memory(bytes) => lists_of(bytes.clone(), column, at_once, take),
+            Source::File(path) => lists_of(File::open(path)?, column, at_once, take),
+        }
     }
 
     fn batch(&self, columns: &[&str], range: Option<(usize, usize)>) -> Result<RecordBatch, ParquetError> {
@@ -160,6 +170,35 @@ impl Encoded {
         }
         builder.with_batch_size(batch_rows).build()
     }
+}
+
+fn lists_of(
+    source: impl ChunkReader + 'static,
+    column: &str,
+    at_once: usize,
+    mut take: impl FnMut(usize, &[f32]),
+) -> Result<(), ParquetError> {
+    let wrong = |problem: &str| ParquetError::General(format!("the column {column} {problem}"));
+    let reader = SerializedFileReader::new(source)?;
+    let (mut numbers, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(number)?;
+        let begins = |path: &ColumnPath| path.parts().first().is_some_and(|part| part == column);
+        let leaf = group.metadata().columns().iter().position(|leaf| begins(leaf.column_path()));
+        let leaf = group.get_column_reader(leaf.ok_or_else(|| wrong("is missing"))?)?;
+        let ColumnReader::FloatColumnReader(mut leaf) = leaf else { return Err(wrong("does not hold numbers")) };
+        loop {
+            numbers.clear();
+            defined.clear();
+            repeated.clear();
+            let (lists, ..) = leaf.read_records(at_once, Some(&mut defined), Some(&mut repeated), &mut numbers)?;
+            if lists == 0 {
+                break;
+            }
+            take(lists, &numbers);
+        }
+    }
+    Ok(())
 }
 
 /// Where the pages are, so that few rows of many can be read.

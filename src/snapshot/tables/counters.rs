@@ -84,7 +84,7 @@ pub(super) fn record_ids(state: &State) -> Vec<RecordBatch> {
 pub(in super::super) fn read_record_ids(file: &Encoded) -> Result<Vec<RecordId>, Unusable> {
     let parquet = |source| Unusable::Parquet { file: file_name(RECORD_IDS), source };
     let mut ids: Vec<RecordId> = Vec::with_capacity(file.rows());
-    for batch in file.scan(0, file.rows(), IDS_AT_ONCE).map_err(parquet)? {
+    for batch in file.scan(IDS_AT_ONCE).map_err(parquet)? {
         let rows = Rows::new(RECORD_IDS, batch.map_err(|error| parquet(error.into()))?);
         let (high, low) = (rows.column::<UInt64Array>("id_high")?.values(), rows.column::<UInt64Array>("id_low")?.values());
         ids.extend(high.iter().zip(low).map(|(&high, &low)| RecordId::from_bits(u128::from(high) << 64 | u128::from(low))));

@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{FixedSizeBinaryBuilder, FixedSizeListBuilder, Float32Builder};
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float32Type;
-use arrow_array::{Array, FixedSizeBinaryArray, FixedSizeListArray, LargeStringArray, RecordBatch, UInt32Array};
+use arrow_array::{FixedSizeBinaryArray, LargeStringArray, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field};
 
 use super::super::columns::{Columns, Rows, texts as text_column};
 use super::super::error::{Unreadable, Unusable};
 use super::super::parquet::Encoded;
-use super::super::take::{file_name, joined};
+use super::super::take::file_name;
 use crate::core::state::State;
 use crate::core::vectors::{TextHash, VectorTable, Vectors};
 
@@ -105,43 +103,24 @@ pub(in super::super) fn read_vectors(
 
 type Embeddings = Vec<(TextHash, Arc<[f32]>)>;
 
-/// Half of them on a thread of its own: they are most of what a start has to read.
 fn read_embeddings(table: &'static str, file: &Encoded, dim: usize) -> Result<Embeddings, Unusable> {
     let parquet = |source| Unusable::Parquet { file: file_name(table), source };
-    let part = |from: usize, to: usize| -> Result<Embeddings, Unusable> {
-        let mut embeddings = Vec::with_capacity(to - from);
-        for batch in file.scan(from, to, VECTORS_AT_ONCE).map_err(parquet)? {
-            let rows = Rows::new(table, batch.map_err(|error| parquet(error.into()))?);
-            add_embeddings(&mut embeddings, &rows, dim)?;
-        }
-        Ok(embeddings)
-    };
-    let (half, all) = (file.rows() / 2, file.rows());
-    let (first, second) = std::thread::scope(|scope| {
-        let second = scope.spawn(|| part(half, all));
-        (part(0, half), joined(second))
-    });
-    let mut embeddings = first?;
-    embeddings.extend(second?);
-    Ok(embeddings)
-}
-
-fn add_embeddings(embeddings: &mut Embeddings, rows: &Rows, dim: usize) -> Result<(), Unreadable> {
+    let rows = Rows::new(table, file.read(&["text_hash"]).map_err(parquet)?);
     let hashes = rows.column::<FixedSizeBinaryArray>("text_hash")?;
+    let mut vectors: Vec<Arc<[f32]>> = Vec::with_capacity(rows.len());
     if dim == 0 {
-        let empty = (0..rows.len()).map(|row| Ok((hash_at(rows, hashes, row)?, Arc::default())));
-        embeddings.extend(empty.collect::<Result<Embeddings, Unreadable>>()?);
-        return Ok(());
+        vectors.resize_with(rows.len(), Arc::default);
+    } else {
+        let mut fit = true;
+        let take = |lists: usize, numbers: &[f32]| {
+            fit &= numbers.len() == lists * dim;
+            vectors.extend(numbers.chunks_exact(dim).map(Arc::from));
+        };
+        file.lists("vector", VECTORS_AT_ONCE, take).map_err(parquet)?;
+        if !fit || vectors.len() != rows.len() {
+            return Err(rows.unreadable("vector", format!("does not hold lists of {dim}, the length of the model's")).into());
+        }
     }
-    let vectors = rows.column::<FixedSizeListArray>("vector")?;
-    if usize::try_from(vectors.value_length()).ok() != Some(dim) {
-        return Err(rows.unreadable("vector", format!("has lists of {}, the model's are {dim} long", vectors.value_length())));
-    }
-    let values = vectors.values().as_primitive_opt::<Float32Type>();
-    let values = values.filter(|values| values.null_count() == 0);
-    let values = values.ok_or_else(|| rows.unreadable("vector", "does not hold numbers only"))?.values();
-    for (row, vector) in values.chunks_exact(dim).enumerate() {
-        embeddings.push((hash_at(rows, hashes, row)?, Arc::from(vector)));
-    }
-    Ok(())
+    let named = (0..rows.len()).zip(vectors).map(|(row, vector)| Ok((hash_at(&rows, hashes, row)?, vector)));
+    named.collect()
 }
