@@ -216,8 +216,9 @@ fn write_directory(root: &Path, seq: Seq, files: impl Iterator<Item = (String, B
     clear_unfinished(root)?;
     let unfinished = root.join(format!("{UNFINISHED}{}", name(seq)));
     std::fs::create_dir(&unfinished)?;
-    let manifest = write_tables(&unfinished, files)?.ok_or_else(|| Error::other("the snapshot was not taken to its end"))?;
-    written(&unfinished, MANIFEST, &manifest)?.sync_all()?;
+    if write_files(&unfinished, files)?.as_deref() != Some(MANIFEST) {
+        return Err(Error::other("the snapshot was not taken to its end"));
+    }
     File::open(&unfinished)?.sync_all()?;
     let finished = root.join(name(seq));
     if finished.exists() {
@@ -227,28 +228,19 @@ fn write_directory(root: &Path, seq: Seq, files: impl Iterator<Item = (String, B
     File::open(root)?.sync_all()
 }
 
-/// Writes all files but the manifest, which it returns if it came. They are on the disk by then, synced on the side: while one is, the
-/// next is made.
-fn write_tables(directory: &Path, files: impl Iterator<Item = (String, Bytes)>) -> std::io::Result<Option<Bytes>> {
+/// Writes files and answers the name of the last. All are on the disk by then, synced on the side: while one is, the next is made.
+fn write_files(directory: &Path, files: impl Iterator<Item = (String, Bytes)>) -> std::io::Result<Option<String>> {
     std::thread::scope(|scope| {
-        let (mut syncing, mut manifest) = (Vec::new(), None);
+        let (mut syncing, mut last) = (Vec::new(), None);
         for (name, content) in files {
-            if name == MANIFEST {
-                manifest = Some(content);
-            } else {
-                let file = written(directory, &name, &content)?;
-                syncing.push(scope.spawn(move || file.sync_all()));
-            }
+            let mut file = File::create(directory.join(&name))?;
+            file.write_all(&content)?;
+            syncing.push(scope.spawn(move || file.sync_all()));
+            last = Some(name);
         }
         syncing.into_iter().try_for_each(joined)?;
-        Ok(manifest)
+        Ok(last)
     })
-}
-
-fn written(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<File> {
-    let mut file = File::create(directory.join(name))?;
-    file.write_all(content)?;
-    Ok(file)
 }
 
 /// In one step from whole to gone, as far as anybody can see.
