@@ -105,11 +105,12 @@ async fn a_prediction_process_may_be_killed_and_loses_nothing_but_impressions() 
     let mut agent = Agent::connect(&address, "s").await;
     agent.publish(&started_in("e1", "s")).await;
     assert_eq!(agent.heard().await["execution"], "e1");
+    let folded = |kind: &str, count: u64| (others.ask("/v1/state")["events"][kind].as_u64() >= Some(count)).then_some(());
+    eventually("the impression of what was heard", || folded("prediction.served", 1));
 
     predicting.kill9();
     agent.publish(&step("e1", "s1", "fs:read", &[])).await;
-    let folded = |count: u64| others.ask("/v1/state")["events"]["step.finished"].as_u64() >= Some(count);
-    eventually("the step to be taken", || folded(1).then_some(()));
+    eventually("the step to be taken", || folded("step.finished", 1));
     predicting.restart();
     let last = step("e1", "s2", "fs:write", &["s1"]);
     agent.publish(&last).await;
@@ -117,6 +118,7 @@ async fn a_prediction_process_may_be_killed_and_loses_nothing_but_impressions() 
     assert_eq!(prediction["cause"], last["id"], "what it missed is history");
     agent.publish(&finished("e1")).await;
     assert_eq!(others.closed_trace("e1")["steps"].as_array().unwrap().len(), 2);
+    eventually("the impression of the second life", || folded("prediction.served", 2));
     let state = others.settled_state();
     assert_eq!((&state["duplicates"], &state["late"], &others.ask("/v1/dead")["dead"]), (&json!(0), &json!(0), &json!([])));
     assert_eq!(state["events"]["prediction.served"], 2);
