@@ -62,6 +62,9 @@ pub(super) fn on(server: &Server, config: &Config, append: AppendMode) -> Config
     config.nats.servers = vec![Secret::new(server.url())];
     config.nats.append = append;
     config.templates.path = String::new();
+    // Snapshots would go where those of others may be, and the next start would begin with them.
+    config.data_dir = server.directory().join("pml");
+    (config.snapshots.url, config.snapshots.every_records, config.snapshots.every_s) = (String::new(), 0, 0);
     config
 }
 

@@ -1,7 +1,7 @@
 //! A nats-server that ends with the measurement.
 
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ const START_PAUSE: Duration = Duration::from_millis(10);
 pub(in crate::bench) struct Server {
     child: Child,
     port: u16,
+    directory: PathBuf,
 }
 
 impl Server {
@@ -28,7 +29,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot run {}; name a nats-server with --nats-server", program.display()))?;
-        let mut server = Self { child, port };
+        let mut server = Self { child, port, directory: directory.to_owned() };
         for _ in 0..START_ATTEMPTS {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(server);
@@ -39,6 +40,11 @@ impl Server {
             std::thread::sleep(START_PAUSE);
         }
         bail!("{} does not listen", program.display())
+    }
+
+    /// Where it keeps its streams; nobody else writes there.
+    pub(in crate::bench) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     pub(in crate::bench) fn url(&self) -> String {
