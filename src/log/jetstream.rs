@@ -13,9 +13,9 @@
 //!
 //! # Reading
 //! One task (`follower`) reads the whole stream once, in order, and keeps the last records in memory for those who follow the tail;
-//! what this process writes itself it need not read back. On the way it learns every id (`known`): the server forgets ids after its window, the log must not. While the log is young in this
-//! process the follower keeps step with its readers, so that a fold at start reads the stream once. Whoever asks for older records
-//! gets a consumer of its own (`scan`).
+//! what this process writes itself it need not read back. On the way it learns every id (`known`): the server forgets ids after its
+//! window, the log must not. While the log is young in this process the follower keeps step with its readers, so that a fold at start
+//! reads the stream once. Whoever asks for older records gets a consumer of its own (`scan`).
 
 mod batch;
 mod follower;

@@ -16,7 +16,7 @@ pub mod evidence;
 pub mod explain;
 pub mod lesson;
 pub mod logit;
-pub mod packed;
+mod packed;
 pub mod score;
 pub mod signals;
 pub mod strategic;

@@ -56,8 +56,7 @@ impl Rows {
         for (number, chunk) in self.chunks.iter().enumerate() {
             let from = number * CHUNK_ROWS;
             for (vector, products) in vectors.iter().zip(&mut products).filter(|(vector, _)| vector.len() == self.dim) {
-                let products = &mut products[from..(from + CHUNK_ROWS).min(self.len)];
-                pulp::Arch::new().dispatch(ChunkProducts { rows: chunk, vector, products });
+                multiply(chunk, vector, &mut products[from..(from + CHUNK_ROWS).min(self.len)]);
             }
         }
         products
@@ -76,14 +75,24 @@ impl Rows {
     }
 }
 
-/// The products of the rows of one chunk, which fits the processor's cache, with one vector.
-struct ChunkProducts<'a> {
-    rows: &'a [f32],
-    vector: &'a [f32],
+/// What rows are made of.
+pub(in crate::core) trait Number: Sized {
+    /// The product of a row with a vector of its length. Implementations are inlined into [`multiply`].
+    fn dot(row: &[Self], vector: &[Self]) -> f32;
+}
+
+/// The product of every row with one vector. The rows are few enough to stay in the processor's cache for the next one.
+pub(in crate::core) fn multiply<T: Number>(rows: &[T], vector: &[T], products: &mut [f32]) {
+    pulp::Arch::new().dispatch(Multiply { rows, vector, products });
+}
+
+struct Multiply<'a, T> {
+    rows: &'a [T],
+    vector: &'a [T],
     products: &'a mut [f32],
 }
 
-impl pulp::NullaryFnOnce for ChunkProducts<'_> {
+impl<T: Number> pulp::NullaryFnOnce for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -91,25 +100,26 @@ impl pulp::NullaryFnOnce for ChunkProducts<'_> {
     fn call(self) {
         let dim = self.vector.len();
         for (at, product) in self.products.iter_mut().enumerate() {
-            *product = dot(&self.rows[at * dim..(at + 1) * dim], self.vector);
+            *product = T::dot(&self.rows[at * dim..(at + 1) * dim], self.vector);
         }
     }
 }
 
-/// Inlined into the dispatched loop, so that it is compiled for the processor at hand.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; LANES];
-    let (wide_a, rest_a) = a.as_chunks::<LANES>();
-    let (wide_b, rest_b) = b.as_chunks::<LANES>();
-    for (a, b) in wide_a.iter().zip(wide_b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
+impl Number for f32 {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
+    fn dot(row: &[Self], vector: &[Self]) -> f32 {
+        let mut sums = [0.0_f32; LANES];
+        let (wide_row, rest_row) = row.as_chunks::<LANES>();
+        let (wide_vector, rest_vector) = vector.as_chunks::<LANES>();
+        for (row, vector) in wide_row.iter().zip(wide_vector) {
+            for lane in 0..LANES {
+                sums[lane] += row[lane] * vector[lane];
+            }
         }
+        let rest: f32 = rest_row.iter().zip(rest_vector).map(|(a, b)| a * b).sum();
+        sums.iter().sum::<f32>() + rest
     }
-    let rest: f32 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
 }
 
 #[cfg(test)]

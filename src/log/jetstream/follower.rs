@@ -61,15 +61,13 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> 
         alone += chunk.len();
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut failure = None;
-        let followed = known.followed();
         for message in chunk {
             let read = message.map_err(|error| ReadError::Storage(error.into())).and_then(|message| {
                 let (seq, id) = message::place(&message)?;
                 Ok(Arrival { seq, id, payload: message.message.payload })
             });
             match read {
-                Ok(arrival) if arrival.seq > followed => arrivals.push(arrival),
-                Ok(_) => {}
+                Ok(arrival) => arrivals.push(arrival),
                 Err(error) => {
                     failure = Some(error);
                     break;

@@ -43,7 +43,7 @@ struct Ids {
     /// Facts on their way to the server, so that nobody decodes what this process has just encoded. Members leave when they are
     /// acknowledged or come back by the stream, or when their append has failed or was a duplicate.
     under_way: ById<Encoded>,
-    /// Facts of this process that are stored, but after something that has yet to come.
+    /// Records that are stored after something that has yet to come.
     ahead: BTreeMap<Seq, (Record, usize)>,
     /// The first record that cannot be read. The follower stops before it.
     damage: Option<(Seq, Corrupt)>,
@@ -100,6 +100,7 @@ impl Known {
     /// Takes what the stream delivered, in order. Answers whether some of it was written by somebody else.
     pub(super) fn arrive(&self, mut arrivals: Vec<Arrival>) -> Result<bool, ReadError> {
         let mut ours = Vec::with_capacity(arrivals.len());
+        let mut delivered = arrivals.last().map_or(Seq::ZERO, |arrival| arrival.seq);
         {
             let mut ids = self.ids();
             let followed = self.followed();
@@ -123,31 +124,28 @@ impl Known {
                     }
                     Err(error) => {
                         failure = Some(error);
+                        delivered = records.last().map_or(Seq::ZERO, |(record, _): &(Record, usize)| record.seq);
                         break;
                     }
                 },
             };
             records.push((record, size));
         }
-        self.go_on(&mut self.ids(), records);
+        self.go_on(&mut self.ids(), delivered, records);
         failure.map_or(Ok(foreign), Err)
     }
 
-    /// Adds records of the stream, in order, and what is stored right after them. Some may have been added in the meantime.
-    fn go_on(&self, ids: &mut Ids, records: Vec<(Record, usize)>) {
+    /// Adds what the stream delivered, up to the position `delivered`, with what this process stored between and right after.
+    fn go_on(&self, ids: &mut Ids, delivered: Seq, records: Vec<(Record, usize)>) {
         let before = self.followed();
-        let mut last = before;
-        let mut next = Vec::with_capacity(records.len());
-        for (record, size) in records {
-            take_ahead(ids, &mut last, &mut next, |seq| seq < record.seq);
-            if record.seq > last {
-                last = record.seq;
-                next.push((record, size));
-            }
-        }
-        while ids.ahead.first_key_value().is_some_and(|(seq, _)| *seq <= last.next()) {
-            let upto = last.next();
-            take_ahead(ids, &mut last, &mut next, |seq| seq <= upto);
+        // Some may have been acknowledged, and added, in the meantime.
+        let new = records.into_iter().filter(|(record, _)| record.seq > before);
+        ids.ahead.extend(new.map(|(record, size)| (record.seq, (record, size))));
+        let (mut last, mut next) = (before, Vec::new());
+        while let Some(entry) = ids.ahead.first_entry().filter(|entry| *entry.key() <= delivered.max(last.next())) {
+            let (seq, record) = entry.remove_entry();
+            last = seq;
+            next.push(record);
         }
         if last > before {
             self.recent.extend(next);
@@ -197,7 +195,7 @@ impl Known {
             }
             last = last.max(seq);
         }
-        self.go_on(&mut ids, Vec::new());
+        self.go_on(&mut ids, followed, Vec::new());
         self.stored_up_to(last);
         if !ids.ahead.is_empty() {
             // The follower is to bring what lies between.
@@ -280,17 +278,6 @@ impl Known {
             position = records.last().map_or(position, |record| record.seq);
         }
         Ok(records)
-    }
-}
-
-/// Moves the facts that are stored where `here` says, in order.
-fn take_ahead(ids: &mut Ids, last: &mut Seq, next: &mut Vec<(Record, usize)>, here: impl Fn(Seq) -> bool) {
-    while let Some(entry) = ids.ahead.first_entry().filter(|entry| here(*entry.key())) {
-        let (seq, record) = entry.remove_entry();
-        if seq > *last {
-            *last = seq;
-            next.push(record);
-        }
     }
 }
 
