@@ -11,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::Indexed;
 use crate::actors::measures::Measured;
+use crate::actors::rush::Rush;
 use crate::actors::supervisor::supervise;
 use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
@@ -74,6 +75,7 @@ pub struct Runtime {
     pub clock: Clock,
     pub roles: Roles,
     nats: Option<OnNats>,
+    rush: Rush,
     stop: watch::Sender<bool>,
     arbiters: Vec<actix_rt::Arbiter>,
     ended: Vec<oneshot::Receiver<()>>,
@@ -208,6 +210,7 @@ impl Runtime {
             clock,
             roles,
             nats: None,
+            rush: Rush::new(),
             stop,
             arbiters,
             ended: Vec::new(),
@@ -221,6 +224,7 @@ impl Runtime {
             clock: runtime.clock.clone(),
             mailbox: config.graph_sync.mailbox,
             batch_records_max: config.graph_sync.batch_records_max,
+            rush: runtime.rush.clone(),
             stop: stopping.clone(),
         };
         runtime.supervise("graph_sync", 0, stopping.clone(), move || graph_sync::run(folding.clone()));

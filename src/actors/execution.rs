@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::follow::follow;
 use super::graph_sync::Views;
+use super::rush::Rush;
 use super::{Failure, Records};
 use crate::clock::Clock;
 use crate::config;
@@ -37,6 +38,10 @@ use reorder::Reorder;
 const GROUPS_UNDER_WAY_MAX: usize = 32;
 /// While a group is under way, the next one waits until it holds this many events, so that a group is worth its overhead.
 const NEXT_GROUP_EVENTS_MIN: usize = 64;
+/// How much of the room for open executions those may take that are over and not yet closed: beyond the first share, a burst of events
+/// no longer comes before their closing; beyond the second, events wait for it.
+const CLOSING_MATTERS_PERCENT: usize = 50;
+const CLOSING_FIRST_PERCENT: usize = 75;
 /// Records handled at once when following the log: few enough that a batch is memory the allocator has at hand.
 const BATCH_RECORDS_MAX: usize = 2_048;
 
@@ -105,6 +110,7 @@ pub(crate) struct ExecutionParts {
     pub(crate) settings: config::Execution,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) address: Door,
+    pub(crate) rush: Rush,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -134,11 +140,12 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             next_request: 0,
+            waiting: 0,
             groups_under_way: 0,
         }
     });
     address.send_replace(Some(actor.clone()));
-    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, stop).await;
+    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, None, stop).await;
     address.send_replace(None);
     ended
 }
@@ -157,7 +164,9 @@ pub(crate) struct Execution {
     /// Requests that still wait for the verdict on some event.
     requests: BTreeMap<u64, Request>,
     next_request: u64,
-    /// How many are being written.
+    /// Events that wait for their verdict.
+    waiting: usize,
+    /// How many groups are being written.
     groups_under_way: usize,
 }
 
@@ -195,6 +204,10 @@ impl Handler<Publish> for Execution {
         let (reply, answer) = oneshot::channel();
         let request = self.next_request;
         self.next_request += 1;
+        self.waiting += items.len();
+        if !self.awaits_closings(CLOSING_MATTERS_PERCENT) {
+            self.parts.rush.note(self.waiting);
+        }
         self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply });
         self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
             request,
@@ -227,6 +240,12 @@ impl Handler<Records> for Execution {
 }
 
 impl Execution {
+    /// Whether executions that are over and not closed take more than `percent` of the room for open ones. Events that go on as if
+    /// nothing were the matter would soon be refused for being too many.
+    fn awaits_closings(&self, percent: usize) -> bool {
+        self.executions.finished_len().saturating_mul(100) > self.parts.limits.open_executions_max.saturating_mul(percent)
+    }
+
     /// Starts the next group unless enough are under way: decide, append, bury; `settle` gets the rest done.
     fn pump(&mut self, context: &mut Context<Self>) {
         let worth_it = self.groups_under_way == 0 || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
@@ -259,7 +278,12 @@ impl Execution {
         let take = self.queue.len().min(group::EVENTS_MAX);
         let mut group = Group::based_on(self.heard, take);
         let held = !self.reorder.is_empty();
-        for item in self.queue.drain(..take) {
+        for _ in 0..take {
+            // Every closing that the log brings is a reason to look again.
+            if self.awaits_closings(CLOSING_FIRST_PERCENT) {
+                break;
+            }
+            let Some(item) = self.queue.pop_front() else { break };
             group.decide(item, &mut self.executions, &self.parts.limits, held);
         }
         while let Some(execution) = group.touched.pop_first() {
@@ -337,6 +361,7 @@ impl Execution {
         let request = self.requests.get_mut(&item.request).expect("a request stays until its last verdict");
         request.verdicts[item.index] = Some(verdict);
         request.missing -= 1;
+        self.waiting -= 1;
         if request.missing == 0 {
             let request = self.requests.remove(&item.request).expect("it was just there");
             let verdicts = request.verdicts.into_iter().map(|verdict| verdict.expect("none is missing")).collect();

@@ -7,19 +7,22 @@ use actix::{Actor, Addr, Handler};
 use futures_util::future::join;
 use tokio::sync::watch;
 
+use super::rush::Rush;
 use super::{Failure, Records};
+use crate::clock::monotonic;
 use crate::core::id::Seq;
 use crate::log::SharedLog;
 
 /// How long the log may be silent before the actor gets a tick.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs until `stop` says so (`Ok`) or the actor or the log fails.
+/// Runs until `stop` says so (`Ok`) or the actor or the log fails. With `rush`, the actor steps back while there is one.
 pub(super) async fn follow<A>(
     log: SharedLog,
     mut position: Seq,
     batch_max: usize,
     actor: Addr<A>,
+    rush: Option<Rush>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure>
 where
@@ -27,9 +30,11 @@ where
     A::Context: ToEnvelope<A, Records>,
 {
     let mut tail = log.tail();
+    let mut caught_up = monotonic();
     let mut records = log.read(position, batch_max).await?;
     while !*stop.borrow_and_update() {
         if records.is_empty() {
+            caught_up = monotonic();
             // Whichever comes first; a tail that moved, a tick and a stop are all handled by the next round.
             tokio::select! {
                 moved = tail.wait_for(|tail| *tail > position) => {
@@ -40,6 +45,9 @@ where
                 () = tokio::time::sleep(TICK) => {}
                 _ = stop.changed() => {}
             }
+        }
+        if let Some(rush) = &rush {
+            rush.step_back(caught_up).await;
         }
         position = records.last().map_or(position, |record| record.seq);
         let (handled, next) = join(actor.send(Records(records)), log.read(position, batch_max)).await;

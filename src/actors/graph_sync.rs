@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::follow::follow;
+use super::rush::Rush;
 use super::{Failure, Records};
 use crate::bus::{SharedBus, Subjects};
 use crate::clock::Clock;
@@ -54,6 +55,7 @@ pub(crate) struct GraphSyncParts {
     pub(crate) clock: Clock,
     pub(crate) mailbox: usize,
     pub(crate) batch_records_max: usize,
+    pub(crate) rush: Rush,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -64,6 +66,7 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
     let state = State::clone(&parts.views.borrow());
     let position = state.applied();
     let (log, stop, batch_max) = (Arc::clone(&parts.log), parts.stop.clone(), parts.batch_records_max);
+    let rush = parts.rush.clone();
     let actor = GraphSync::create(|context| {
         context.set_mailbox_capacity(parts.mailbox);
         GraphSync {
@@ -77,7 +80,7 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
             subjects: parts.subjects,
         }
     });
-    follow(log, position, batch_max, actor, stop).await
+    follow(log, position, batch_max, actor, Some(rush), stop).await
 }
 
 /// Time between two views while records keep coming. After a view the maps are shared and every first write copies a node, so views

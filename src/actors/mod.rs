@@ -21,6 +21,7 @@ pub(crate) mod graph_sync;
 pub(crate) mod index;
 pub(crate) mod measures;
 pub(crate) mod prediction;
+pub(crate) mod rush;
 pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;

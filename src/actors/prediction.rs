@@ -57,7 +57,7 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), Failure> {
         let foresight = Some(Foresight::new(parts.asker.clone()));
         Prediction { live, foresight, impressions: Vec::new(), appending: false, parts }
     });
-    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, stop).await
+    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, None, stop).await
 }
 
 struct Prediction {

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::follow::follow;
 use super::graph_sync::Views;
+use super::rush::Rush;
 use super::{Failure, Records};
 use crate::clock::Clock;
 use crate::config;
@@ -41,6 +42,7 @@ pub(crate) struct TraceParts {
     pub(crate) views: Views,
     pub(crate) clock: Clock,
     pub(crate) settings: config::Trace,
+    pub(crate) rush: Rush,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct TraceParts {
 pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
     let view = parts.views.current();
     let now = parts.clock.now();
-    let (log, stop) = (Arc::clone(&parts.log), parts.stop.clone());
+    let (log, rush, stop) = (Arc::clone(&parts.log), parts.rush.clone(), parts.stop.clone());
     let actor = Trace::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let mut trace = Trace {
@@ -65,7 +67,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
         }
         trace
     });
-    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, stop).await
+    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, Some(rush), stop).await
 }
 
 #[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing walks through the map")]

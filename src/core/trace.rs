@@ -5,9 +5,10 @@
 //! executions, and for the trace actor to close them from a view).
 
 pub mod closed;
+mod open;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -15,258 +16,16 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use super::digest::{Digestible, Writer};
-use super::event::{
-    Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
-};
-use super::id::{Callee, ExecutionId, OwnHash, RecordId, SessionId, StepId};
-use super::time::Timestamp;
+use super::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted};
+use super::id::{ExecutionId, OwnHash};
 use closed::Closed;
+pub(crate) use open::Stamp;
+use open::stamp;
+pub use open::{OpenExecution, OpenStep, UNFINISHED};
 
 /// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
 /// Part of the fold, hence constant.
 pub const TRACES_KEPT: usize = 100_000;
-
-/// `error_kind` of a step that was started and never finished.
-pub const UNFINISHED: &str = "unfinished";
-
-/// Where a claim came from. Of two claims about the same thing the smaller stamp holds, whichever arrived first.
-pub(crate) type Stamp = (Timestamp, RecordId);
-
-fn stamp(fact: &NewRecord) -> Stamp {
-    (fact.time, fact.id)
-}
-
-fn keep_earlier(slot: &mut Option<Arc<NewRecord>>, fact: &Arc<NewRecord>) {
-    if slot.as_ref().is_none_or(|known| stamp(fact) < stamp(known)) {
-        *slot = Some(Arc::clone(fact));
-    }
-}
-
-/// What is known so far about one step: started, finished, or both.
-#[derive(Clone, Debug)]
-pub struct OpenStep {
-    pub(crate) id: StepId,
-    /// By whoever announced the step; once it is finished, the report of that counts.
-    pub(crate) tool: Callee,
-    pub(crate) started: Option<Stamp>,
-    pub(crate) finished: Option<Arc<NewRecord>>,
-}
-
-impl OpenStep {
-    pub fn id(&self) -> &StepId {
-        &self.id
-    }
-
-    pub fn tool(&self) -> &Callee {
-        self.finish().map_or(&self.tool, |finished| &finished.tool)
-    }
-
-    pub fn has_started(&self) -> bool {
-        self.started.is_some()
-    }
-
-    pub fn has_finished(&self) -> bool {
-        self.finished.is_some()
-    }
-
-    pub fn depends_on(&self) -> &[StepId] {
-        self.finish().map_or(&[], |finished| &finished.depends_on)
-    }
-
-    fn finish(&self) -> Option<&StepFinished> {
-        self.finished.as_ref().map(|fact| match &fact.event {
-            Event::StepFinished(event) => event,
-            other => unreachable!("a step is finished by step.finished, not by {}", other.kind()),
-        })
-    }
-
-    /// When it began, as far as anybody said.
-    fn time(&self) -> Timestamp {
-        let finished = self.finished.as_ref().map(|fact| fact.time);
-        self.started.map(|(time, _)| time).or(finished).expect("a step was started or finished")
-    }
-}
-
-/// What is known so far about one execution.
-#[derive(Clone, Debug, Default)]
-pub struct OpenExecution {
-    pub(crate) started: Option<Arc<NewRecord>>,
-    /// Sorted by step id.
-    pub(crate) steps: Vec<OpenStep>,
-    pub(crate) finished: Option<Arc<NewRecord>>,
-}
-
-impl OpenExecution {
-    pub fn has_started(&self) -> bool {
-        self.started.is_some()
-    }
-
-    pub fn has_finished(&self) -> bool {
-        self.finished.is_some()
-    }
-
-    /// What it is to achieve and where it belongs, once that is known.
-    pub fn intent(&self) -> Option<&str> {
-        self.start().map(|event| event.intent.as_str())
-    }
-
-    pub fn session(&self) -> Option<&SessionId> {
-        self.start().and_then(|event| event.session.as_ref())
-    }
-
-    /// The record that started it.
-    pub fn started_by(&self) -> Option<RecordId> {
-        self.started.as_ref().map(|fact| fact.id)
-    }
-
-    /// Whether some step was started and has not been reported finished.
-    pub fn awaits_steps(&self) -> bool {
-        self.steps.iter().any(|step| !step.has_finished())
-    }
-
-    pub fn steps(&self) -> impl ExactSizeIterator<Item = &OpenStep> {
-        self.steps.iter()
-    }
-
-    pub fn step(&self, id: &StepId) -> Option<&OpenStep> {
-        self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
-    }
-
-    /// How many steps had finished with the record `cause`, and what ended next: a step, or all of it. Without a `cause` among its
-    /// records: all steps, and `None` if it is over.
-    pub fn since(&self, cause: Option<RecordId>) -> Option<(usize, Option<&Arc<NewRecord>>)> {
-        let steps = || self.steps.iter().filter_map(|step| step.finished.as_ref());
-        let known = || steps().chain(&self.finished).chain(&self.started);
-        let Some(at) = known().find(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)) else {
-            return (!self.has_finished()).then(|| (steps().count(), None));
-        };
-        let next = steps().chain(&self.finished).filter(|fact| stamp(fact) > at).min_by_key(|fact| stamp(fact));
-        Some((steps().filter(|fact| stamp(fact) <= at).count(), next))
-    }
-
-    /// Whether `fact` is the one that finished the step: not one that came again with another id.
-    pub fn is_finished_by(&self, step: &StepId, fact: RecordId) -> bool {
-        self.step(step).and_then(|step| step.finished.as_ref()).is_some_and(|finished| finished.id == fact)
-    }
-
-    fn step_mut(&mut self, id: &StepId, tool: &Callee) -> &mut OpenStep {
-        let at = self.steps.binary_search_by(|step| step.id.cmp(id)).unwrap_or_else(|at| {
-            self.steps.insert(at, OpenStep { id: id.clone(), tool: tool.clone(), started: None, finished: None });
-            at
-        });
-        &mut self.steps[at]
-    }
-
-    fn step_started(&mut self, stamp: Stamp, event: &StepStarted) {
-        let step = self.step_mut(&event.step, &event.tool);
-        if step.started.is_none_or(|known| stamp < known) {
-            step.started = Some(stamp);
-            step.tool = event.tool.clone();
-        }
-    }
-
-    fn step_finished(&mut self, fact: &Arc<NewRecord>, event: &StepFinished) {
-        keep_earlier(&mut self.step_mut(&event.step, &event.tool).finished, fact);
-    }
-
-    /// Takes note of a fact about this execution.
-    pub fn note(&mut self, fact: &Arc<NewRecord>) {
-        match &fact.event {
-            Event::ExecutionStarted(_) => keep_earlier(&mut self.started, fact),
-            Event::StepStarted(event) => self.step_started(stamp(fact), event),
-            Event::StepFinished(event) => self.step_finished(fact, event),
-            Event::ExecutionFinished(_) => keep_earlier(&mut self.finished, fact),
-            other => debug_assert!(false, "{} says nothing about an open execution", other.kind()),
-        }
-    }
-
-    /// What was called and has returned, in the order the trace will have.
-    pub fn calls(&self) -> Vec<Callee> {
-        let finished = self.order().into_iter().filter(|(at, _)| self.steps[*at].has_finished());
-        finished.map(|(at, _)| self.steps[at].tool().clone()).collect()
-    }
-
-    fn start(&self) -> Option<&ExecutionStarted> {
-        self.started.as_ref().map(|fact| match &fact.event {
-            Event::ExecutionStarted(event) => event,
-            other => unreachable!("an execution is started by execution.started, not by {}", other.kind()),
-        })
-    }
-
-    fn finish(&self) -> Option<&ExecutionFinished> {
-        self.finished.as_ref().map(|fact| match &fact.event {
-            Event::ExecutionFinished(event) => event,
-            other => unreachable!("an execution is finished by execution.finished, not by {}", other.kind()),
-        })
-    }
-
-    /// The finished trace. Steps are in data-flow order, then by time, then by id; dependencies that nobody reported are dropped.
-    pub fn complete(&self, execution: &ExecutionId, abandoned: bool) -> TraceCompleted {
-        let first = self.steps.iter().map(OpenStep::time).min();
-        let last = self.steps.iter().filter_map(|step| step.finished.as_ref().map(|fact| fact.time)).max();
-        let started = self.started.as_ref().map(|fact| fact.time).or(first);
-        let ended = self.finished.as_ref().map(|fact| fact.time).or(last).or(started);
-        let head = self.start();
-        let outcome = self.finish();
-        TraceCompleted {
-            execution: execution.clone(),
-            session: head.and_then(|event| event.session.clone()),
-            agent: head.and_then(|event| event.agent.clone()),
-            intent: head.map_or_else(String::new, |event| event.intent.clone()),
-            steps: self.ordered_steps(),
-            success: outcome.is_some_and(|outcome| outcome.success),
-            started: started.or(ended).unwrap_or(Timestamp::from_micros(0)),
-            ended: ended.or(started).unwrap_or(Timestamp::from_micros(0)),
-            abandoned,
-            code: outcome.and_then(|outcome| outcome.code.clone()),
-        }
-    }
-
-    fn ordered_steps(&self) -> Vec<TraceStep> {
-        let step = |(at, needs): (usize, Vec<usize>)| {
-            trace_step(&self.steps[at], needs.into_iter().map(|on| self.steps[on].id.clone()).collect())
-        };
-        self.order().into_iter().map(step).collect()
-    }
-
-    /// Positions of the steps with those they depend on. Kahn's algorithm, the earliest ready step first. A dependency on a step
-    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted.
-    fn order(&self) -> Vec<(usize, Vec<usize>)> {
-        let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
-        let mut needs: Vec<Vec<usize>> =
-            self.steps.iter().map(|step| step.depends_on().iter().filter_map(position).collect()).collect();
-        let mut waiting: BTreeSet<(Timestamp, usize)> =
-            self.steps.iter().enumerate().map(|(at, step)| (step.time(), at)).collect();
-        let mut placed = vec![false; self.steps.len()];
-        let mut ordered = Vec::with_capacity(self.steps.len());
-        while let Some(&next) =
-            waiting.iter().find(|(_, at)| needs[*at].iter().all(|&on| placed[on])).or_else(|| waiting.first())
-        {
-            waiting.remove(&next);
-            let at = next.1;
-            let mut depends_on = std::mem::take(&mut needs[at]);
-            depends_on.retain(|on| placed[*on]);
-            ordered.push((at, depends_on));
-            placed[at] = true;
-        }
-        ordered
-    }
-}
-
-fn trace_step(step: &OpenStep, depends_on: Vec<StepId>) -> TraceStep {
-    let finished = step.finish();
-    TraceStep {
-        step: step.id.clone(),
-        tool: step.tool().clone(),
-        depends_on,
-        success: finished.is_some_and(|finished| finished.success),
-        duration_ms: finished.and_then(|finished| finished.duration_ms),
-        error_kind: match finished {
-            Some(finished) => finished.error_kind.clone(),
-            None => Some(UNFINISHED.to_owned()),
-        },
-    }
-}
 
 /// A persistent hash map, because every event looks its execution up. Nothing may depend on its order.
 type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<OwnHash>, DefaultSharedPtr>;
@@ -275,6 +34,8 @@ type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<OwnHash>
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     open: ByExecution<Arc<OpenExecution>>,
+    /// How many of those are over and wait to be closed.
+    finished: usize,
     closed: Closed,
 }
 
@@ -300,7 +61,9 @@ impl Executions {
 
     fn update(&mut self, execution: &ExecutionId, change: impl FnOnce(&mut OpenExecution)) -> bool {
         if let Some(open) = self.open.get_mut(execution) {
+            let was_finished = open.has_finished();
             change(Arc::make_mut(open));
+            self.finished += usize::from(open.has_finished() && !was_finished);
             return true;
         }
         if self.closed.contains(execution) {
@@ -308,12 +71,13 @@ impl Executions {
         }
         let mut open = OpenExecution::default();
         change(&mut open);
+        self.finished += usize::from(open.has_finished());
         self.open.insert(execution.clone(), Arc::new(open));
         true
     }
 
     fn close(&mut self, execution: &ExecutionId, trace: &Arc<NewRecord>) -> bool {
-        if self.open.remove(execution).is_none() && self.closed.contains(execution) {
+        if !self.discard(execution) && self.closed.contains(execution) {
             return false;
         }
         self.closed.push(execution, trace);
@@ -331,8 +95,9 @@ impl Executions {
     }
 
     /// Executions as a snapshot holds them.
-    pub fn from_rows(open: impl IntoIterator<Item = (ExecutionId, OpenExecution)>, closed: Closed) -> Self {
-        Self { open: open.into_iter().map(|(execution, open)| (execution, Arc::new(open))).collect(), closed }
+    pub fn from_rows(rows: impl IntoIterator<Item = (ExecutionId, OpenExecution)>, closed: Closed) -> Self {
+        let open: ByExecution<_> = rows.into_iter().map(|(execution, open)| (execution, Arc::new(open))).collect();
+        Self { finished: open.values().filter(|open| open.has_finished()).count(), open, closed }
     }
 
     /// How many traces are kept.
@@ -340,9 +105,11 @@ impl Executions {
         self.closed.len()
     }
 
-    /// Forgets an execution that turned out not to exist: its start was a late copy of a record closed long ago.
-    pub fn discard(&mut self, execution: &ExecutionId) {
-        self.open.remove(execution);
+    /// Forgets an open execution, as if it had never been. `false` if there is none of this name.
+    pub fn discard(&mut self, execution: &ExecutionId) -> bool {
+        let removed = self.open.remove(execution);
+        self.finished -= usize::from(removed.as_ref().is_some_and(|open| open.has_finished()));
+        removed.is_some()
     }
 
     pub fn get(&self, execution: &ExecutionId) -> Option<&OpenExecution> {
@@ -361,6 +128,11 @@ impl Executions {
     /// How many are open.
     pub fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// How many of the open ones are over and wait to be closed.
+    pub fn finished_len(&self) -> usize {
+        self.finished
     }
 
     pub fn is_empty(&self) -> bool {

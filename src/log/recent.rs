@@ -6,9 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use crate::core::event::Record;
 use crate::core::id::Seq;
 
-/// Bounds of the window: whichever is reached first.
-const RECORDS_MAX: usize = 32_768;
-const BYTES_MAX: usize = 32 << 20;
+/// Bounds of the window: whichever is reached first. A burst fits in: who reads it later finds it here, already decoded.
+const RECORDS_MAX: usize = 262_144;
+const BYTES_MAX: usize = 64 << 20;
+/// Of older records only so many stay.
+const OLD_AFTER_MS: u64 = 2_000;
+const OLD_RECORDS_MAX: usize = 32_768;
+/// Old ones leave a few at a time, so many more than come: freeing a burst takes a while, and whoever appends waits for it.
+const OLD_LEAVE_AT_ONCE: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct Recent {
@@ -22,18 +27,38 @@ struct Window {
     bytes: usize,
 }
 
+impl Window {
+    /// How many of the first have to go: what is beyond the bounds, and up to `old_max` of what is old.
+    fn leaving(&self, old_max: usize) -> usize {
+        let (mut records, mut bytes) = (self.records.len(), self.bytes);
+        let now = self.records.back().map(|(newest, _)| newest.recorded_at);
+        let leaves = |(at, (record, size)): &(usize, &(Record, usize))| {
+            let is_old = *at < old_max
+                && records > OLD_RECORDS_MAX
+                && now.is_some_and(|now| now.millis_since(record.recorded_at) > OLD_AFTER_MS);
+            let leaves = is_old || records > RECORDS_MAX || bytes > BYTES_MAX;
+            records -= 1;
+            bytes -= size;
+            leaves
+        };
+        self.records.iter().enumerate().take_while(leaves).count()
+    }
+}
+
 impl Recent {
     /// Adds what was just committed.
     pub(super) fn extend(&self, records: impl IntoIterator<Item = (Record, usize)>) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = window.records.len();
         for (record, size) in records {
             window.bytes += size;
             window.records.push_back((record, size));
         }
-        while window.records.len() > RECORDS_MAX || window.bytes > BYTES_MAX {
-            let Some((_, size)) = window.records.pop_front() else { break };
-            window.bytes -= size;
-        }
+        let leaving = window.leaving(window.records.len() - before + OLD_LEAVE_AT_ONCE);
+        let left: Vec<(Record, usize)> = window.records.drain(..leaving).collect();
+        window.bytes -= left.iter().map(|(_, size)| size).sum::<usize>();
+        // Before the records are freed: readers wait for the lock.
+        drop(window);
     }
 
     /// The records after `after`, or `None` if the window does not reach back that far.
@@ -59,7 +84,11 @@ mod tests {
     use crate::core::time::Timestamp;
 
     fn record(seq: u64) -> Record {
-        let at = Timestamp::from_micros(0);
+        record_at(seq, 0)
+    }
+
+    fn record_at(seq: u64, millis: u64) -> Record {
+        let at = Timestamp::from_micros(0).plus_millis(millis);
         let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
         let id = RecordId::from_parts(at, seq.into());
         Record {
@@ -110,6 +139,23 @@ mod tests {
         assert_eq!(read(&recent, 5, 10), None, "a record larger than the window is not kept");
         recent.extend(vec![(record(6), 1)]);
         assert_eq!(read(&recent, 5, 10), Some(vec![6]), "nor does it stay in the way");
+    }
+
+    #[test]
+    fn a_burst_stays_while_it_is_new_and_then_leaves_in_pieces() {
+        let (old, piece) = (OLD_RECORDS_MAX as u64, OLD_LEAVE_AT_ONCE as u64);
+        let recent = window(1..=old + 2 * piece, 1);
+        let mut last = old + 2 * piece;
+        let mut first_after = |millis: u64| {
+            last += 1;
+            recent.extend([(record_at(last, millis), 1)]);
+            (0..last).find(|after| read(&recent, *after, 1).is_some()).map(|after| after + 1)
+        };
+        assert_eq!(first_after(OLD_AFTER_MS), Some(1), "nothing is old");
+        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(piece + 2));
+        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(2 * piece + 3));
+        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(2 * piece + 5), "as many as come leave, beyond those that may stay");
+        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(2 * piece + 6));
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Runtime {
             settings: config.execution.clone(),
             metrics: Arc::clone(&self.metrics),
             address,
+            rush: self.rush.clone(),
             stop: stopping.clone(),
         };
         self.supervise("execution", 1, stopping.clone(), move || {
@@ -76,6 +77,7 @@ impl Runtime {
             views: self.views.clone(),
             clock: self.clock.clone(),
             settings: config.trace.clone(),
+            rush: self.rush.clone(),
             stop: stopping.clone(),
         };
         self.supervise("trace", 2, stopping, move || trace::run(closing.clone()));

@@ -48,6 +48,14 @@ async fn heard(pml: &Embedded, marker: &str) {
 }
 
 #[actix_rt::test]
+async fn more_runs_than_may_be_open_wait_for_the_closing_of_those_that_are_over() {
+    let pml = Embedded::start(Clock::system(), &[("LIMITS__OPEN_EXECUTIONS_MAX", "8"), ("TRACE__SETTLE_MS", "1")]).await;
+    let events: Vec<_> = (0..50).flat_map(|run| whole(&format!("e{run}")).as_array().unwrap().clone()).collect();
+    tokio::time::timeout(PATIENCE, pml.accept(&json!(events))).await.expect("closings let the next ones in");
+    pml.stop().await;
+}
+
+#[actix_rt::test]
 async fn an_execution_nobody_finishes_is_abandoned_an_hour_after_its_last_event() {
     let pml = start().await;
     pml.accept(&json!([started("silent"), step("silent", "s1", "fs:read", &[]), started("slow")])).await;

@@ -1,0 +1,252 @@
+//! What is known so far about an execution under way, and the trace it becomes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::event::{
+    Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
+};
+use crate::core::id::{Callee, ExecutionId, RecordId, SessionId, StepId};
+use crate::core::time::Timestamp;
+
+/// `error_kind` of a step that was started and never finished.
+pub const UNFINISHED: &str = "unfinished";
+
+/// Where a claim came from. Of two claims about the same thing the smaller stamp holds, whichever arrived first.
+pub(crate) type Stamp = (Timestamp, RecordId);
+
+pub(super) fn stamp(fact: &NewRecord) -> Stamp {
+    (fact.time, fact.id)
+}
+
+fn keep_earlier(slot: &mut Option<Arc<NewRecord>>, fact: &Arc<NewRecord>) {
+    if slot.as_ref().is_none_or(|known| stamp(fact) < stamp(known)) {
+        *slot = Some(Arc::clone(fact));
+    }
+}
+
+/// What is known so far about one step: started, finished, or both.
+#[derive(Clone, Debug)]
+pub struct OpenStep {
+    pub(crate) id: StepId,
+    /// By whoever announced the step; once it is finished, the report of that counts.
+    pub(crate) tool: Callee,
+    pub(crate) started: Option<Stamp>,
+    pub(crate) finished: Option<Arc<NewRecord>>,
+}
+
+impl OpenStep {
+    pub fn id(&self) -> &StepId {
+        &self.id
+    }
+
+    pub fn tool(&self) -> &Callee {
+        self.finish().map_or(&self.tool, |finished| &finished.tool)
+    }
+
+    pub fn has_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    pub fn has_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    pub fn depends_on(&self) -> &[StepId] {
+        self.finish().map_or(&[], |finished| &finished.depends_on)
+    }
+
+    fn finish(&self) -> Option<&StepFinished> {
+        self.finished.as_ref().map(|fact| match &fact.event {
+            Event::StepFinished(event) => event,
+            other => unreachable!("a step is finished by step.finished, not by {}", other.kind()),
+        })
+    }
+
+    /// When it began, as far as anybody said.
+    fn time(&self) -> Timestamp {
+        let finished = self.finished.as_ref().map(|fact| fact.time);
+        self.started.map(|(time, _)| time).or(finished).expect("a step was started or finished")
+    }
+}
+
+/// What is known so far about one execution.
+#[derive(Clone, Debug, Default)]
+pub struct OpenExecution {
+    pub(crate) started: Option<Arc<NewRecord>>,
+    /// Sorted by step id.
+    pub(crate) steps: Vec<OpenStep>,
+    pub(crate) finished: Option<Arc<NewRecord>>,
+}
+
+impl OpenExecution {
+    pub fn has_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    pub fn has_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    /// What it is to achieve and where it belongs, once that is known.
+    pub fn intent(&self) -> Option<&str> {
+        self.start().map(|event| event.intent.as_str())
+    }
+
+    pub fn session(&self) -> Option<&SessionId> {
+        self.start().and_then(|event| event.session.as_ref())
+    }
+
+    /// The record that started it.
+    pub fn started_by(&self) -> Option<RecordId> {
+        self.started.as_ref().map(|fact| fact.id)
+    }
+
+    /// Whether some step was started and has not been reported finished.
+    pub fn awaits_steps(&self) -> bool {
+        self.steps.iter().any(|step| !step.has_finished())
+    }
+
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = &OpenStep> {
+        self.steps.iter()
+    }
+
+    pub fn step(&self, id: &StepId) -> Option<&OpenStep> {
+        self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
+    }
+
+    /// How many steps had finished with the record `cause`, and what ended next: a step, or all of it. Without a `cause` among its
+    /// records: all steps, and `None` if it is over.
+    pub fn since(&self, cause: Option<RecordId>) -> Option<(usize, Option<&Arc<NewRecord>>)> {
+        let steps = || self.steps.iter().filter_map(|step| step.finished.as_ref());
+        let known = || steps().chain(&self.finished).chain(&self.started);
+        let Some(at) = known().find(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)) else {
+            return (!self.has_finished()).then(|| (steps().count(), None));
+        };
+        let next = steps().chain(&self.finished).filter(|fact| stamp(fact) > at).min_by_key(|fact| stamp(fact));
+        Some((steps().filter(|fact| stamp(fact) <= at).count(), next))
+    }
+
+    /// Whether `fact` is the one that finished the step: not one that came again with another id.
+    pub fn is_finished_by(&self, step: &StepId, fact: RecordId) -> bool {
+        self.step(step).and_then(|step| step.finished.as_ref()).is_some_and(|finished| finished.id == fact)
+    }
+
+    fn step_mut(&mut self, id: &StepId, tool: &Callee) -> &mut OpenStep {
+        let at = self.steps.binary_search_by(|step| step.id.cmp(id)).unwrap_or_else(|at| {
+            self.steps.insert(at, OpenStep { id: id.clone(), tool: tool.clone(), started: None, finished: None });
+            at
+        });
+        &mut self.steps[at]
+    }
+
+    fn step_started(&mut self, stamp: Stamp, event: &StepStarted) {
+        let step = self.step_mut(&event.step, &event.tool);
+        if step.started.is_none_or(|known| stamp < known) {
+            step.started = Some(stamp);
+            step.tool = event.tool.clone();
+        }
+    }
+
+    fn step_finished(&mut self, fact: &Arc<NewRecord>, event: &StepFinished) {
+        keep_earlier(&mut self.step_mut(&event.step, &event.tool).finished, fact);
+    }
+
+    /// Takes note of a fact about this execution.
+    pub fn note(&mut self, fact: &Arc<NewRecord>) {
+        match &fact.event {
+            Event::ExecutionStarted(_) => keep_earlier(&mut self.started, fact),
+            Event::StepStarted(event) => self.step_started(stamp(fact), event),
+            Event::StepFinished(event) => self.step_finished(fact, event),
+            Event::ExecutionFinished(_) => keep_earlier(&mut self.finished, fact),
+            other => debug_assert!(false, "{} says nothing about an open execution", other.kind()),
+        }
+    }
+
+    /// What was called and has returned, in the order the trace will have.
+    pub fn calls(&self) -> Vec<Callee> {
+        let finished = self.order().into_iter().filter(|(at, _)| self.steps[*at].has_finished());
+        finished.map(|(at, _)| self.steps[at].tool().clone()).collect()
+    }
+
+    fn start(&self) -> Option<&ExecutionStarted> {
+        self.started.as_ref().map(|fact| match &fact.event {
+            Event::ExecutionStarted(event) => event,
+            other => unreachable!("an execution is started by execution.started, not by {}", other.kind()),
+        })
+    }
+
+    fn finish(&self) -> Option<&ExecutionFinished> {
+        self.finished.as_ref().map(|fact| match &fact.event {
+            Event::ExecutionFinished(event) => event,
+            other => unreachable!("an execution is finished by execution.finished, not by {}", other.kind()),
+        })
+    }
+
+    /// The finished trace. Steps are in data-flow order, then by time, then by id; dependencies that nobody reported are dropped.
+    pub fn complete(&self, execution: &ExecutionId, abandoned: bool) -> TraceCompleted {
+        let first = self.steps.iter().map(OpenStep::time).min();
+        let last = self.steps.iter().filter_map(|step| step.finished.as_ref().map(|fact| fact.time)).max();
+        let started = self.started.as_ref().map(|fact| fact.time).or(first);
+        let ended = self.finished.as_ref().map(|fact| fact.time).or(last).or(started);
+        let head = self.start();
+        let outcome = self.finish();
+        TraceCompleted {
+            execution: execution.clone(),
+            session: head.and_then(|event| event.session.clone()),
+            agent: head.and_then(|event| event.agent.clone()),
+            intent: head.map_or_else(String::new, |event| event.intent.clone()),
+            steps: self.ordered_steps(),
+            success: outcome.is_some_and(|outcome| outcome.success),
+            started: started.or(ended).unwrap_or(Timestamp::from_micros(0)),
+            ended: ended.or(started).unwrap_or(Timestamp::from_micros(0)),
+            abandoned,
+            code: outcome.and_then(|outcome| outcome.code.clone()),
+        }
+    }
+
+    fn ordered_steps(&self) -> Vec<TraceStep> {
+        let step = |(at, needs): (usize, Vec<usize>)| {
+            trace_step(&self.steps[at], needs.into_iter().map(|on| self.steps[on].id.clone()).collect())
+        };
+        self.order().into_iter().map(step).collect()
+    }
+
+    /// Positions of the steps with those they depend on. Kahn's algorithm, the earliest ready step first. A dependency on a step
+    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted.
+    fn order(&self) -> Vec<(usize, Vec<usize>)> {
+        let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
+        let mut needs: Vec<Vec<usize>> =
+            self.steps.iter().map(|step| step.depends_on().iter().filter_map(position).collect()).collect();
+        let mut waiting: BTreeSet<(Timestamp, usize)> =
+            self.steps.iter().enumerate().map(|(at, step)| (step.time(), at)).collect();
+        let mut placed = vec![false; self.steps.len()];
+        let mut ordered = Vec::with_capacity(self.steps.len());
+        while let Some(&next) =
+            waiting.iter().find(|(_, at)| needs[*at].iter().all(|&on| placed[on])).or_else(|| waiting.first())
+        {
+            waiting.remove(&next);
+            let at = next.1;
+            let mut depends_on = std::mem::take(&mut needs[at]);
+            depends_on.retain(|on| placed[*on]);
+            ordered.push((at, depends_on));
+            placed[at] = true;
+        }
+        ordered
+    }
+}
+
+fn trace_step(step: &OpenStep, depends_on: Vec<StepId>) -> TraceStep {
+    let finished = step.finish();
+    TraceStep {
+        step: step.id.clone(),
+        tool: step.tool().clone(),
+        depends_on,
+        success: finished.is_some_and(|finished| finished.success),
+        duration_ms: finished.and_then(|finished| finished.duration_ms),
+        error_kind: match finished {
+            Some(finished) => finished.error_kind.clone(),
+            None => Some(UNFINISHED.to_owned()),
+        },
+    }
+}
