@@ -17,6 +17,7 @@
 //! window, the log must not. While the log is young in this process the follower keeps step with its readers, so that a fold at start
 //! reads the stream once. Whoever asks for older records gets a consumer of its own (`scan`).
 
+mod atomic;
 mod batch;
 mod follower;
 mod known;
@@ -67,7 +68,7 @@ impl JetStreamLog {
         let name = stream.clone();
         let found = nats.run(async move { jetstream.get_stream(name).await }).await.map_err(|error| wrong(error.into()))?;
         let tail = Seq(found.cached_info().state.last_sequence);
-        let known = Arc::new(Known::new(tail));
+        let known = Arc::new(Known::new(tail, clock.clone()));
         let follower = nats.spawn(follower::run(nats.jetstream().clone(), stream.clone(), Arc::clone(&known)));
         let (jobs, queue) = mpsc::channel(queue_appends_max);
         let (ended, writer_ended) = std::sync::mpsc::channel();

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::core::event::Record;
 use crate::core::id::Seq;
+use crate::core::time::Timestamp;
 
 /// Bounds of the window: whichever is reached first. A burst fits in: who reads it later finds it here, already decoded.
 const RECORDS_MAX: usize = 262_144;
@@ -29,14 +30,12 @@ struct Window {
 
 impl Window {
     /// How many of the first have to go: what is beyond the bounds, and up to `old_max` of what is old.
-    fn leaving(&self, old_max: usize) -> usize {
+    fn leaving(&self, now: Timestamp, old_max: usize) -> usize {
         let (mut records, mut bytes) = (self.records.len(), self.bytes);
-        let now = self.records.back().map(|(newest, _)| newest.recorded_at);
         let leaves = |(at, (record, size)): &(usize, &(Record, usize))| {
-            let is_old = *at < old_max
-                && records > OLD_RECORDS_MAX
-                && now.is_some_and(|now| now.millis_since(record.recorded_at) > OLD_AFTER_MS);
-            let leaves = is_old || records > RECORDS_MAX || bytes > BYTES_MAX;
+            let is_old = now.millis_since(record.recorded_at) > OLD_AFTER_MS;
+            let leaves = is_old && *at < old_max && records > OLD_RECORDS_MAX;
+            let leaves = leaves || records > RECORDS_MAX || bytes > BYTES_MAX;
             records -= 1;
             bytes -= size;
             leaves
@@ -47,14 +46,14 @@ impl Window {
 
 impl Recent {
     /// Adds what was just committed.
-    pub(super) fn extend(&self, records: impl IntoIterator<Item = (Record, usize)>) {
+    pub(super) fn extend(&self, records: impl IntoIterator<Item = (Record, usize)>, now: Timestamp) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let before = window.records.len();
         for (record, size) in records {
             window.bytes += size;
             window.records.push_back((record, size));
         }
-        let leaving = window.leaving(window.records.len() - before + OLD_LEAVE_AT_ONCE);
+        let leaving = window.leaving(now, window.records.len() - before + OLD_LEAVE_AT_ONCE);
         let left: Vec<(Record, usize)> = window.records.drain(..leaving).collect();
         window.bytes -= left.iter().map(|(_, size)| size).sum::<usize>();
         // Before the records are freed: readers wait for the lock.
@@ -81,14 +80,13 @@ mod tests {
     use super::*;
     use crate::core::event::{Event, NewRecord, ToolRemoved};
     use crate::core::id::RecordId;
-    use crate::core::time::Timestamp;
 
-    fn record(seq: u64) -> Record {
-        record_at(seq, 0)
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_micros(0).plus_millis(millis)
     }
 
-    fn record_at(seq: u64, millis: u64) -> Record {
-        let at = Timestamp::from_micros(0).plus_millis(millis);
+    fn record(seq: u64) -> Record {
+        let at = at(0);
         let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
         let id = RecordId::from_parts(at, seq.into());
         Record {
@@ -100,7 +98,7 @@ mod tests {
 
     fn window(seqs: impl Iterator<Item = u64>, size: usize) -> Recent {
         let recent = Recent::default();
-        recent.extend(seqs.map(|seq| (record(seq), size)));
+        recent.extend(seqs.map(|seq| (record(seq), size)), at(0));
         recent
     }
 
@@ -130,14 +128,14 @@ mod tests {
     fn the_oldest_leave_when_there_are_too_many_bytes() {
         let recent = window(1..=2, BYTES_MAX / 2);
         assert_eq!(read(&recent, 0, 10), Some(vec![1, 2]));
-        recent.extend(vec![(record(3), 1)]);
+        recent.extend([(record(3), 1)], at(0));
         assert_eq!(read(&recent, 0, 10), None);
         assert_eq!(read(&recent, 1, 10), Some(vec![2, 3]));
-        recent.extend(vec![(record(4), BYTES_MAX)]);
+        recent.extend([(record(4), BYTES_MAX)], at(0));
         assert_eq!(read(&recent, 3, 10), Some(vec![4]));
-        recent.extend(vec![(record(5), BYTES_MAX + 1)]);
+        recent.extend([(record(5), BYTES_MAX + 1)], at(0));
         assert_eq!(read(&recent, 5, 10), None, "a record larger than the window is not kept");
-        recent.extend(vec![(record(6), 1)]);
+        recent.extend([(record(6), 1)], at(0));
         assert_eq!(read(&recent, 5, 10), Some(vec![6]), "nor does it stay in the way");
     }
 
@@ -148,7 +146,7 @@ mod tests {
         let mut last = old + 2 * piece;
         let mut first_after = |millis: u64| {
             last += 1;
-            recent.extend([(record_at(last, millis), 1)]);
+            recent.extend([(record(last), 1)], at(millis));
             (0..last).find(|after| read(&recent, *after, 1).is_some()).map(|after| after + 1)
         };
         assert_eq!(first_after(OLD_AFTER_MS), Some(1), "nothing is old");

@@ -8,7 +8,7 @@ use async_nats::header::{NATS_BATCH_COMMIT, NATS_BATCH_COMMIT_FINAL, NATS_BATCH_
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, Request, RequestErrorKind};
+use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
 
 use super::message::Encoded;
 use crate::bus::Subjects;
@@ -30,24 +30,42 @@ pub(super) enum SendError {
     Unknown(Source),
 }
 
-/// Stores the facts, at most [`MESSAGES_MAX`], one after the other; answers the position of the first.
-pub(super) async fn send_all(client: &Client, subjects: &Subjects, facts: &[&Encoded]) -> Result<Seq, SendError> {
-    let batch = format!("{:032x}", crate::clock::entropy());
-    let (last, others) = facts.split_last().expect("a batch holds something");
-    for (at, fact) in others.iter().enumerate() {
-        let mut headers = fact.headers();
-        headers.insert(NATS_BATCH_ID, batch.as_str());
-        headers.insert(NATS_BATCH_SEQUENCE, (at + 1).to_string().as_str());
-        let subject = subjects.log(fact.fact.event.kind());
-        client
-            .publish_with_headers(subject.as_str().to_owned(), headers, fact.payload.clone())
-            .await
-            // Without its last message a batch is never stored.
-            .map_err(|error| SendError::Refused(error.into()))?;
+/// The name of a batch, unlike that of any other.
+pub(super) struct BatchId(String);
+
+impl Default for BatchId {
+    fn default() -> Self {
+        Self(format!("{:032x}", crate::clock::entropy()))
     }
-    let mut headers = last.headers();
-    headers.insert(NATS_BATCH_ID, batch.as_str());
-    headers.insert(NATS_BATCH_SEQUENCE, facts.len().to_string().as_str());
+}
+
+/// Stores the facts, at most [`MESSAGES_MAX`], one after the other; answers the position of the first.
+pub(super) async fn send_all(client: &Client, subjects: &Subjects, facts: &[Encoded]) -> Result<Seq, SendError> {
+    let batch = BatchId::default();
+    for (number, fact) in (1..facts.len()).zip(facts) {
+        stage(client, subjects, &batch, number, fact).await?;
+    }
+    commit(client, subjects, &batch, facts).await
+}
+
+/// Sends a message of the batch that is not its last; the first has the number 1.
+pub(super) async fn stage(
+    client: &Client,
+    subjects: &Subjects,
+    batch: &BatchId,
+    number: usize,
+    fact: &Encoded,
+) -> Result<(), SendError> {
+    let subject = subjects.log(fact.fact.event.kind());
+    let sent = client.publish_with_headers(subject.as_str().to_owned(), headers(batch, number, fact), fact.payload.clone());
+    // Without its last message a batch is never stored.
+    sent.await.map_err(|error| SendError::Refused(error.into()))
+}
+
+/// Sends the last message of the batch that consists of `facts`, which stores it; answers the position of the first.
+pub(super) async fn commit(client: &Client, subjects: &Subjects, batch: &BatchId, facts: &[Encoded]) -> Result<Seq, SendError> {
+    let last = facts.last().expect("a batch holds something");
+    let mut headers = headers(batch, facts.len(), last);
     headers.insert(NATS_BATCH_COMMIT, NATS_BATCH_COMMIT_FINAL);
     let request = Request::new().headers(headers).payload(last.payload.clone()).timeout(Some(ANSWER_PATIENCE));
     let ack = ask(client, subjects, last, request).await?;
@@ -56,6 +74,13 @@ pub(super) async fn send_all(client: &Client, subjects: &Subjects, facts: &[&Enc
         // An answer without the size is that of a plain message: the stream took part of the batch, message by message.
         _ => Err(SendError::Unknown(format!("the server stored {:?} of {} messages", ack.batch_size, facts.len()).into())),
     }
+}
+
+fn headers(batch: &BatchId, number: usize, fact: &Encoded) -> HeaderMap {
+    let mut headers = fact.headers();
+    headers.insert(NATS_BATCH_ID, batch.0.as_str());
+    headers.insert(NATS_BATCH_SEQUENCE, number.to_string().as_str());
+    headers
 }
 
 /// Stores one fact as a plain message; answers its position and whether the server knew its id.

@@ -9,13 +9,14 @@ use tokio::sync::watch;
 
 use super::message::{self, Encoded};
 use super::scan::Scans;
+use crate::clock::Clock;
 use crate::core::event::Record;
 use crate::core::event::codec::Corrupt;
 use crate::core::id::{RecordId, Seq};
 use crate::log::ReadError;
 use crate::log::recent::Recent;
 
-/// How far the follower goes ahead of its readers while it learns what was there before; half of what `recent` keeps.
+/// How far the follower goes ahead of its readers while it learns what was there before; half of what `recent` keeps of that.
 const AHEAD_RECORDS: u64 = 16_384;
 /// After this long without an append of its own a process listens again to what others write.
 const QUIET: Duration = Duration::from_millis(50);
@@ -32,6 +33,7 @@ pub(super) struct Known {
     wanted: watch::Sender<Seq>,
     /// The tail when this log was opened: once the follower is there, every id of the past is known.
     past: Seq,
+    clock: Clock,
 }
 
 #[expect(clippy::disallowed_types, reason = "every record looks its id up several times; nothing walks through the maps")]
@@ -57,7 +59,7 @@ pub(super) struct Arrival {
 }
 
 impl Known {
-    pub(super) fn new(tail: Seq) -> Self {
+    pub(super) fn new(tail: Seq, clock: Clock) -> Self {
         let wanted = if tail == Seq::ZERO { Seq(u64::MAX) } else { Seq::ZERO };
         Self {
             recent: Recent::default(),
@@ -66,6 +68,7 @@ impl Known {
             followed: watch::Sender::new(Seq::ZERO),
             wanted: watch::Sender::new(wanted),
             past: tail,
+            clock,
         }
     }
 
@@ -148,7 +151,7 @@ impl Known {
             next.push(record);
         }
         if last > before {
-            self.recent.extend(next);
+            self.recent.extend(next, self.clock.now());
             self.followed.send_replace(last);
             advance(&self.tail, last);
             if last >= self.past {
@@ -220,9 +223,14 @@ impl Known {
         self.reach(seq).await
     }
 
+    /// Whether every id that was there when the log was opened is known.
+    pub(super) fn has_learnt_all(&self) -> bool {
+        self.followed() >= self.past
+    }
+
     /// Waits until every id that was there when the log was opened is known.
     pub(super) async fn learn_all(&self) -> Result<(), ReadError> {
-        if self.followed() >= self.past {
+        if self.has_learnt_all() {
             return Ok(());
         }
         self.follow_to(self.past).await

@@ -37,16 +37,16 @@ pub(super) struct Job {
     pub(super) reply: Reply,
 }
 
-type Reply = oneshot::Sender<Result<Vec<Appended>, AppendError>>;
+pub(super) type Reply = oneshot::Sender<Result<Vec<Appended>, AppendError>>;
 
 #[derive(Clone)]
 pub(super) struct Writer {
-    client: Client,
+    pub(super) client: Client,
     jetstream: jetstream::Context,
     stream: String,
-    subjects: Subjects,
+    pub(super) subjects: Subjects,
     mode: AppendMode,
-    known: Arc<Known>,
+    pub(super) known: Arc<Known>,
 }
 
 /// What the sender tells the one who waits for acknowledgements, fact by fact: an append may be larger than the pipeline.
@@ -59,7 +59,7 @@ enum Sent {
 
 /// What is known about a fact that is being appended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Open,
     Done(Appended),
 }
@@ -84,35 +84,8 @@ impl Writer {
         }
     }
 
-    async fn run_atomic(self, mut queue: mpsc::Receiver<Job>) {
-        while let Some(first) = queue.recv().await {
-            let mut size = first.facts.len();
-            let mut group = vec![first];
-            while size < batch::MESSAGES_MAX {
-                let Ok(job) = queue.try_recv() else { break };
-                size += job.facts.len();
-                group.push(job);
-            }
-            self.append(group).await;
-        }
-    }
-
-    /// Appends a group as one sequence of facts and answers its jobs.
-    async fn append(&self, group: Vec<Job>) {
-        let (facts, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|job| (job.facts, job.reply)).unzip();
-        let sizes: Vec<usize> = facts.iter().map(Vec::len).collect();
-        let facts: Vec<Encoded> = facts.into_iter().flatten().collect();
-        let (fates, failure) = self.settle(&facts, BTreeSet::new()).await;
-        let mut rest = fates.as_slice();
-        for (size, reply) in sizes.into_iter().zip(replies) {
-            let (fates, after) = rest.split_at(size);
-            rest = after;
-            answer(reply, fates, failure.as_ref());
-        }
-    }
-
     /// Gets every fact into the stream once, in order, or says why not. `maybe_ours` are ids that an earlier attempt may have stored.
-    async fn settle(&self, facts: &[Encoded], mut maybe_ours: BTreeSet<RecordId>) -> (Vec<Fate>, Option<Failure>) {
+    pub(super) async fn settle(&self, facts: &[Encoded], mut maybe_ours: BTreeSet<RecordId>) -> (Vec<Fate>, Option<Failure>) {
         let mut fates = vec![Fate::Open; facts.len()];
         let mut failure = None;
         let mut singly = self.mode == AppendMode::Pipelined;
@@ -136,7 +109,7 @@ impl Writer {
                 if open.is_empty() {
                     return (fates, None);
                 }
-                let sent: Vec<&Encoded> = open.iter().map(|at| &facts[*at]).collect();
+                let sent: Vec<Encoded> = open.iter().map(|at| facts[*at].clone()).collect();
                 match self.send(&sent, singly).await {
                     Ok((first, duplicate)) => {
                         for (at, seq) in open.iter().zip(first.0..) {
@@ -148,7 +121,7 @@ impl Writer {
                         pause = !matches!(error, SendError::Duplicate);
                         singly |= matches!(error, SendError::Duplicate) && attempt > 0;
                         if matches!(error, SendError::Unknown(_)) {
-                            maybe_ours.extend(sent.iter().map(|fact| fact.id()));
+                            maybe_ours.extend(sent.iter().map(Encoded::id));
                         }
                         failure = Some(Failure::from_send(error, &maybe_ours));
                         break;
@@ -160,24 +133,29 @@ impl Writer {
     }
 
     /// Sends facts, all new as far as this process knows. Answers the position of the first, and whether it was a duplicate.
-    async fn send(&self, facts: &[&Encoded], singly: bool) -> Result<(Seq, bool), SendError> {
-        self.known.sending(facts.iter().copied());
+    async fn send(&self, facts: &[Encoded], singly: bool) -> Result<(Seq, bool), SendError> {
+        self.known.sending(facts.iter());
         let outcome = if singly {
-            batch::send_one(&self.client, &self.subjects, facts[0]).await
+            batch::send_one(&self.client, &self.subjects, &facts[0]).await
         } else {
             batch::send_all(&self.client, &self.subjects, facts).await.map(|first| (first, false))
         };
-        match &outcome {
+        self.note(facts, &outcome);
+        outcome
+    }
+
+    /// Takes note of what became of facts that were sent together.
+    pub(super) fn note(&self, facts: &[Encoded], outcome: &Result<(Seq, bool), SendError>) {
+        match outcome {
             Ok((first, duplicate)) => {
                 let positions = (first.0..).map(|seq| Some(Seq(seq)).filter(|_| !duplicate));
-                self.known.sent(facts.iter().copied().zip(positions));
+                self.known.sent(facts.iter().zip(positions));
                 self.known.stored_up_to(*first);
             }
-            Err(SendError::Duplicate | SendError::Refused(_)) => self.known.sent(facts.iter().map(|fact| (*fact, None))),
+            Err(SendError::Duplicate | SendError::Refused(_)) => self.known.sent(facts.iter().map(|fact| (fact, None))),
             // They may be stored, and come back.
             Err(SendError::Unknown(_)) => {}
         }
-        outcome
     }
 
     /// Facts whose ids are in the stream are done: as duplicates, or as ours if an attempt of ours may have put them there. An id that
@@ -301,7 +279,8 @@ impl Writer {
 }
 
 /// Why some facts are not known to be stored.
-struct Failure {
+#[derive(Clone)]
+pub(super) struct Failure {
     /// Some may be stored all the same.
     unknown: bool,
     text: String,
@@ -328,7 +307,7 @@ fn first_open(facts: &[Encoded], fates: &[Fate], max: usize) -> Vec<usize> {
     open.map(|(at, _)| at).take(max).collect()
 }
 
-fn answer(reply: Reply, fates: &[Fate], failure: Option<&Failure>) {
+pub(super) fn answer(reply: Reply, fates: &[Fate], failure: Option<&Failure>) {
     let done = |fate: &Fate| match fate {
         Fate::Done(appended) => Some(*appended),
         Fate::Open => None,

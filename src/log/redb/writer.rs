@@ -152,7 +152,7 @@ impl Writer {
         }
         let last = self.outgoing_last();
         self.last = last;
-        self.recent.extend(self.outgoing.drain());
+        self.recent.extend(self.outgoing.drain(), self.clock.now());
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
         for done in done {
             done.tell(Ok(()));
