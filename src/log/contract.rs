@@ -67,6 +67,30 @@ pub async fn facts_of_one_call_keep_their_order(log: SharedLog) {
     assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), seqs);
 }
 
+pub async fn calls_of_any_size_that_wait_together_are_answered_each_for_itself(log: SharedLog) {
+    let mut next: u64 = 0;
+    let mut calls: Vec<Vec<u64>> = Vec::new();
+    for size in [1, 0, 999, 1_001, 2_500, 0, 3, 400, 1_000] {
+        // Each begins with what came before: right before, and long before.
+        let repeated =
+            [next, next / 2].into_iter().filter_map(|number| number.checked_sub(1)).take(if size > 1 { 2 } else { 0 });
+        calls.push(repeated.chain(next..next + size).collect());
+        next += size;
+    }
+    let answers = join_all(calls.iter().map(|numbers| log.append(numbers.iter().copied().map(fact).collect()))).await;
+    let mut positions: BTreeMap<u64, Seq> = BTreeMap::new();
+    for (numbers, answer) in calls.iter().zip(answers) {
+        let answer = answer.expect("the log takes facts");
+        assert_eq!(answer.len(), numbers.len());
+        for (number, Appended { seq, duplicate }) in numbers.iter().zip(answer) {
+            assert_eq!(duplicate, positions.contains_key(number), "fact {number}");
+            assert_eq!(*positions.entry(*number).or_insert(seq), seq, "fact {number}");
+        }
+    }
+    assert!(strictly_increasing(&positions.into_values().collect::<Vec<_>>()));
+    assert!(facts(&read_all(&log).await).into_iter().eq((0..next).map(fact)), "each once, in order");
+}
+
 pub async fn a_repeated_id_is_answered_with_its_first_position(log: SharedLog) {
     let first = append(&log, &[1, 2]).await;
     let mut other = NewRecord::clone(&fact(2));

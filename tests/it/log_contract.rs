@@ -28,6 +28,7 @@ macro_rules! all_promises {
             positions_strictly_increase,
             calls_keep_their_order_whatever_is_polled_first,
             facts_of_one_call_keep_their_order,
+            calls_of_any_size_that_wait_together_are_answered_each_for_itself,
             a_repeated_id_is_answered_with_its_first_position,
             an_id_repeated_within_one_call_is_written_once,
             an_id_repeated_in_calls_that_wait_together_is_written_once,
