@@ -74,7 +74,7 @@ pub enum Verdict {
     /// The log held this id already.
     Duplicate { seq: Seq },
     /// Not in the log; kept as a dead letter.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,6 +128,7 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
         }
     }
     let (log, stop, address) = (Arc::clone(&parts.log), parts.stop.clone(), parts.address.clone());
+    let rush = parts.rush.clone();
     let actor = Execution::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let reorder = Reorder::new(parts.settings.reorder_wait_ms, parts.settings.reorder_events_max);
@@ -145,7 +146,7 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
         }
     });
     address.send_replace(Some(actor.clone()));
-    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, None, stop).await;
+    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, Some(rush), stop).await;
     address.send_replace(None);
     ended
 }

@@ -33,7 +33,7 @@ struct PublishResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<RefusalDto>,
+    error: Option<Box<RefusalDto>>,
 }
 
 #[derive(Serialize)]
@@ -63,7 +63,7 @@ fn publish_result(id: Option<String>, verdict: &Verdict) -> PublishResult {
         Verdict::Duplicate { seq } => ("duplicate", Some(seq.0), None),
         Verdict::Refused(refusal) => {
             let (reason, field) = (refusal.reason(), refusal.field().to_owned());
-            ("refused", None, Some(RefusalDto { reason, field, message: refusal.to_string() }))
+            ("refused", None, Some(Box::new(RefusalDto { reason, field, message: refusal.to_string() })))
         }
     };
     PublishResult { id, status, seq, error }

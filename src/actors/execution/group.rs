@@ -98,7 +98,7 @@ impl Group {
                 Verdict::Duplicate { seq }
             } else {
                 letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
-                Verdict::Refused(refusal)
+                Verdict::Refused(Box::new(refusal))
             };
             refused.push((item, verdict));
         }

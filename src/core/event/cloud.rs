@@ -60,18 +60,32 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
 pub fn from_batch(text: &str, now: impl Fn() -> Timestamp) -> Option<Vec<(&str, Result<NewRecord, Refusal>)>> {
     const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
     let mut rest = text.trim_start_matches(SPACE).strip_prefix('[')?.trim_start_matches(SPACE);
-    let mut events = Vec::new();
+    let mut events: Vec<(&str, Result<NewRecord, Refusal>)> = Vec::new();
     loop {
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Attributes<'_>>();
         let attributes = stream.next()?.ok()?;
         let (event, after) = rest.split_at_checked(stream.byte_offset())?;
         let data = attributes.data.map(RawValue::get);
-        events.push((event, attributes.into_record(data, now())));
+        let mut read = attributes.into_record(data, now());
+        if let (Ok(fact), Some((_, Ok(before)))) = (&mut read, events.last()) {
+            share_texts(fact, before);
+        }
+        events.push((event, read));
         let after = after.trim_start_matches(SPACE);
         if let Some(end) = after.strip_prefix(']') {
             return end.trim_start_matches(SPACE).is_empty().then_some(events);
         }
         rest = after.strip_prefix(',')?.trim_start_matches(SPACE);
+    }
+}
+
+/// Neighbours in a batch mostly come from one agent and belong to one execution; events are kept for a while, their texts once.
+fn share_texts(fact: &mut NewRecord, before: &NewRecord) {
+    if fact.source == before.source {
+        fact.source.clone_from(&before.source);
+    }
+    if let Some(execution) = before.event.execution() {
+        fact.event.share_execution(execution);
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, consumer};
 use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::known::{Arrival, Known};
 use super::message;
@@ -14,6 +16,8 @@ use crate::log::ReadError;
 
 /// Messages taken at once when they are there.
 const CHUNK_MESSAGES: usize = 1_024;
+/// How many of those may wait.
+const CHUNKS_AHEAD: usize = 4;
 /// After this long without a message, although one is known to be stored, the consumer is made anew.
 pub(super) const STALL_PATIENCE: Duration = Duration::from_secs(5);
 /// After this many messages in a row that this process wrote itself it takes itself for the only writer.
@@ -48,10 +52,13 @@ enum Ended {
 async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> Result<Ended, ReadError> {
     known.is_wanted().await;
     let (name, messages) = consume(jetstream, stream, known.followed()).await?;
-    let mut chunks = messages.ready_chunks(CHUNK_MESSAGES);
+    let (fetched, mut chunks) = mpsc::channel(CHUNKS_AHEAD);
+    // Ends with this function.
+    let mut fetching = JoinSet::new();
+    fetching.spawn(fetch(messages, fetched));
     let mut alone = 0;
     loop {
-        let chunk = match tokio::time::timeout(STALL_PATIENCE, chunks.next()).await {
+        let chunk = match tokio::time::timeout(STALL_PATIENCE, chunks.recv()).await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => return Ok(Ended::ByTheServer),
             // Silence is normal at the end of the stream, and only there.
@@ -88,6 +95,18 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> 
             return Ok(Ended::Alone);
         }
         known.is_wanted().await;
+    }
+}
+
+type Fetched = Vec<Result<jetstream::Message, consumer::pull::OrderedError>>;
+
+/// Asks the server for more while others read what came: it sends nothing it was not asked for.
+async fn fetch(messages: consumer::pull::Ordered, fetched: mpsc::Sender<Fetched>) {
+    let mut chunks = messages.ready_chunks(CHUNK_MESSAGES);
+    while let Some(chunk) = chunks.next().await {
+        if fetched.send(chunk).await.is_err() {
+            return;
+        }
     }
 }
 
