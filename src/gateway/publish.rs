@@ -73,11 +73,10 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
         }
         _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => {
             let text = std::str::from_utf8(body).unwrap_or_default();
-            if let Some(events) = cloud::from_batch(text, || gateway.clock.now()) {
-                let received = |(event, read): (&str, _)| {
-                    Incoming::received(read, body.slice_ref(event.as_bytes()), gateway.publisher.limits())
-                };
-                events.into_iter().map(received).collect()
+            let received =
+                |event: &str, read| Incoming::received(read, body.slice_ref(event.as_bytes()), gateway.publisher.limits());
+            if let Some(events) = cloud::from_batch(text, || gateway.clock.now(), received) {
+                events
             } else {
                 match split_batch(body) {
                     Ok(events) => events.into_iter().map(structured).collect(),

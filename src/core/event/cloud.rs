@@ -4,6 +4,7 @@
 //! `causation` is an extension. In what pml sends, `seq` and `recordedat` are extensions too.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::kind::{Kind, TYPE_PREFIX};
 use super::text::Text;
 use super::{NewRecord, Record, codec};
+use crate::core::id::ExecutionId;
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
 
@@ -55,22 +57,27 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
     attributes.into_record(data, now)
 }
 
-/// The events of a JSON array, each with its own text, read in one pass. `None` if something is wrong with the JSON or with a type in
+/// What `taken` makes of the events of a JSON array, each with its own text, read in one pass. `None` if something is wrong with the JSON or with a type in
 /// the envelope of one of them: read one by one, they show what.
-pub fn from_batch(text: &str, now: impl Fn() -> Timestamp) -> Option<Vec<(&str, Result<NewRecord, Refusal>)>> {
+pub fn from_batch<'a, T>(
+    text: &'a str,
+    now: impl Fn() -> Timestamp,
+    taken: impl Fn(&'a str, Result<NewRecord, Refusal>) -> T,
+) -> Option<Vec<T>> {
     const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
     let mut rest = text.trim_start_matches(SPACE).strip_prefix('[')?.trim_start_matches(SPACE);
-    let mut events: Vec<(&str, Result<NewRecord, Refusal>)> = Vec::new();
+    let mut events = Vec::new();
+    let mut texts = SharedTexts::default();
     loop {
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Attributes<'_>>();
         let attributes = stream.next()?.ok()?;
         let (event, after) = rest.split_at_checked(stream.byte_offset())?;
         let data = attributes.data.map(RawValue::get);
         let mut read = attributes.into_record(data, now());
-        if let (Ok(fact), Some((_, Ok(before)))) = (&mut read, events.last()) {
-            share_texts(fact, before);
+        if let Ok(fact) = &mut read {
+            texts.share(fact);
         }
-        events.push((event, read));
+        events.push(taken(event, read));
         let after = after.trim_start_matches(SPACE);
         if let Some(end) = after.strip_prefix(']') {
             return end.trim_start_matches(SPACE).is_empty().then_some(events);
@@ -80,12 +87,24 @@ pub fn from_batch(text: &str, now: impl Fn() -> Timestamp) -> Option<Vec<(&str, 
 }
 
 /// Neighbours in a batch mostly come from one agent and belong to one execution; events are kept for a while, their texts once.
-fn share_texts(fact: &mut NewRecord, before: &NewRecord) {
-    if fact.source == before.source {
-        fact.source.clone_from(&before.source);
-    }
-    if let Some(execution) = before.event.execution() {
-        fact.event.share_execution(execution);
+#[derive(Default)]
+struct SharedTexts {
+    source: Arc<str>,
+    execution: Option<ExecutionId>,
+}
+
+impl SharedTexts {
+    fn share(&mut self, fact: &mut NewRecord) {
+        if fact.source == self.source {
+            fact.source = Arc::clone(&self.source);
+        } else {
+            self.source = Arc::clone(&fact.source);
+        }
+        if fact.event.execution() == self.execution.as_ref() {
+            self.execution.iter().for_each(|execution| fact.event.share_execution(execution));
+        } else {
+            self.execution = fact.event.execution().cloned();
+        }
     }
 }
 
@@ -366,7 +385,7 @@ mod tests {
     #[test]
     fn a_batch_read_in_one_pass_is_what_its_events_are_one_by_one() {
         let check = |text: &str, expected: Option<usize>| {
-            let read = from_batch(text, || NOW);
+            let read = from_batch(text, || NOW, |event, read| (event, read));
             assert_eq!(read.as_ref().map(Vec::len), expected, "{text}");
             for (event, read) in read.into_iter().flatten() {
                 assert_eq!(from_structured(event.as_bytes(), NOW), read, "{event}");

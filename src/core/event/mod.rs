@@ -89,17 +89,13 @@ impl Event {
         }
     }
 
-    /// Lets go of the text of its execution's id if another event has the same at hand: the events of one run share it.
-    pub(crate) fn share_execution(&mut self, other: &ExecutionId) {
+    /// Takes the text of its execution's id from another event, which has the same.
+    fn share_execution(&mut self, other: &ExecutionId) {
         match self {
             Self::ExecutionStarted(ExecutionStarted { execution, .. })
             | Self::StepStarted(StepStarted { execution, .. })
             | Self::StepFinished(StepFinished { execution, .. })
-            | Self::ExecutionFinished(ExecutionFinished { execution, .. })
-                if execution == other =>
-            {
-                execution.clone_from(other);
-            }
+            | Self::ExecutionFinished(ExecutionFinished { execution, .. }) => execution.clone_from(other),
             _ => {}
         }
     }
