@@ -1,7 +1,7 @@
 //! From the files of a snapshot back to a state.
 //!
 //! A start checks the hash of every file and builds the state, the ids and the vectors on threads beside the rest. It does not
-//! compute the digest: that takes longer than all of it, and files that are as they were written restore what was written, which the
+//! compute the digest: that would make every start slower, and files that are as they were written restore what was written, which the
 //! property tests and `pml snapshot verify` prove. Traces stay packed.
 
 use super::error::Unusable;
