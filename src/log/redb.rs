@@ -1,7 +1,8 @@
 //! The embedded log: one redb file, one writer thread, group commit.
 //!
 //! # Layout
-//! `events`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `ids`: record id -> seq, the dedupe index. `dead`: refused
+//! `events`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `id_runs`: record id -> seq, the
+//! dedupe index, in sorted runs (`ids`). `dead`: refused
 //! events (see `dead`). `meta`: the format of the file, and the last number given to a dead letter. All tables change in the same
 //! transaction.
 //!
@@ -15,6 +16,7 @@
 //! in memory (`recent`), so a live system decodes nothing it has just encoded.
 
 mod block;
+mod ids;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -32,16 +34,18 @@ use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use block::scan;
+use ids::RUNS;
 use writer::{Encoded, Job, Writer};
 
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
-pub(super) const IDS: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 const FORMAT_KEY: &str = "format";
 const DEAD_LAST_KEY: &str = "dead_last";
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
+/// Format 1 had an entry of the tree for every id.
+const FORMAT_1_IDS: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
 /// Page cache; the default of a gigabyte is more than the whole program should use.
 const CACHE_BYTES: usize = 64 << 20;
 
@@ -153,10 +157,15 @@ fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
                 // Its tables may be of other types; dropping the transaction leaves them alone.
                 return Ok((newer, Seq::ZERO));
             }
-            if found.is_none() {
-                meta.insert(FORMAT_KEY, FORMAT)?;
+            let mut runs = transaction.open_table(RUNS)?;
+            if found == Some(1) {
+                let old = transaction.open_table(FORMAT_1_IDS)?;
+                let entries = old.iter()?.map(|entry| entry.map(|(id, seq)| (id.value(), Seq(seq.value()))));
+                ids::add(&mut runs, entries.collect::<Result<Vec<_>, _>>()?.into_iter())?;
+                drop(old);
+                transaction.delete_table(FORMAT_1_IDS)?;
             }
-            transaction.open_table(IDS)?;
+            meta.insert(FORMAT_KEY, FORMAT)?;
             transaction.open_table(DEAD)?;
             let last = transaction.open_table(EVENTS)?.last()?.map_or(0, |(seq, _)| seq.value());
             (found.unwrap_or(FORMAT), Seq(last))
@@ -198,8 +207,8 @@ impl EventLog for RedbLog {
 
     fn find(&self, id: RecordId) -> BoxFuture<'static, Result<Option<Seq>, ReadError>> {
         self.query(move |database| {
-            let ids = database.begin_read().map_err(storage)?.open_table(IDS).map_err(storage)?;
-            Ok(ids.get(id.to_bits()).map_err(storage)?.map(|seq| Seq(seq.value())))
+            let runs = database.begin_read().map_err(storage)?.open_table(RUNS).map_err(storage)?;
+            ids::find(&runs, id).map_err(storage)
         })
     }
 
@@ -228,5 +237,34 @@ impl DeadLetters for RedbLog {
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
         self.submit(|reply| Job::Exhume { numbers, reply })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ids_of_a_file_of_format_1_are_known() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let id = |number: u128| RecordId::from_bits(number * 3);
+        {
+            let database = Database::create(directory.path().join(RedbLog::FILE_NAME)).unwrap();
+            let transaction = database.begin_write().unwrap();
+            transaction.open_table(META).unwrap().insert(FORMAT_KEY, 1).unwrap();
+            let mut ids = transaction.open_table(FORMAT_1_IDS).unwrap();
+            for number in 1..=1_000 {
+                ids.insert(id(number).to_bits(), u64::try_from(number).unwrap()).unwrap();
+            }
+            drop(ids);
+            transaction.commit().unwrap();
+        }
+        let options = RedbOptions { group_records_max: 10, queue_appends_max: 10, dead_letters_max: 10 };
+        for _ in 0..2 {
+            let log = RedbLog::open(directory.path(), options.clone(), Clock::system()).unwrap();
+            assert_eq!(log.find(id(1)).await.unwrap(), Some(Seq(1)));
+            assert_eq!(log.find(id(1_000)).await.unwrap(), Some(Seq(1_000)));
+            assert_eq!(log.find(RecordId::from_bits(4)).await.unwrap(), None);
+        }
     }
 }

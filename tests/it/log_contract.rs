@@ -91,13 +91,13 @@ mod redb_log {
         let transaction_of = |database: &redb::Database| database.begin_write().unwrap();
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
         let transaction = transaction_of(&database);
-        transaction.open_table(META).unwrap().insert("format", 2).unwrap();
+        transaction.open_table(META).unwrap().insert("format", 3).unwrap();
         transaction.open_table(EVENTS).unwrap().insert("a", "b").unwrap();
         transaction.commit().unwrap();
         drop(database);
         let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1 };
         let refused = RedbLog::open(home.path(), options, Clock::system()).err();
-        assert!(matches!(refused, Some(OpenError::NewerFormat { found: 2, known: 1, .. })), "{refused:?}");
+        assert!(matches!(refused, Some(OpenError::NewerFormat { found: 3, known: 2, .. })), "{refused:?}");
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
         assert_eq!(transaction_of(&database).list_tables().unwrap().count(), 2);
     }

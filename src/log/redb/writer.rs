@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
+use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block::Outgoing;
-use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, IDS, META, RedbOptions};
+use super::ids::{self, RUNS, Standing};
+use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, META, RedbOptions};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
-use crate::core::id::Seq;
+use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::dead::NewDeadLetter;
 use crate::log::recent::Recent;
@@ -60,6 +61,15 @@ impl Job {
             Self::Bury { letters, .. } => letters.len(),
             Self::Exhume { numbers, .. } => numbers.len(),
         }
+    }
+
+    /// The ids of the facts to append.
+    fn ids(&self) -> impl Iterator<Item = RecordId> {
+        let facts = match self {
+            Self::Append { facts, .. } => facts.facts.as_slice(),
+            Self::Bury { .. } | Self::Exhume { .. } => &[],
+        };
+        facts.iter().map(|(fact, ..)| fact.id)
     }
 
     fn fail(self, error: AppendError) {
@@ -163,14 +173,17 @@ impl Writer {
     fn write(&mut self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<Vec<Done>, Failed> {
         let mut results = Vec::with_capacity(group.len());
         let outcome = (|| -> Result<(), redb::Error> {
-            let mut ids = transaction.open_table(IDS)?;
+            let mut runs = transaction.open_table(RUNS)?;
+            let ids = ids::Group::new(&runs, group.iter().flat_map(Job::ids))?;
+            let mut positions = Vec::new();
             for job in &mut group {
                 results.push(match job {
-                    Job::Append { facts, .. } => self.append(&mut ids, facts)?,
+                    Job::Append { facts, .. } => self.append(&ids, &mut positions, facts),
                     Job::Bury { letters, .. } => self.bury(transaction, letters)?,
                     Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
                 });
             }
+            ids.add(&mut runs, &positions)?;
             self.outgoing.write(transaction)
         })();
         if let Err(error) = outcome {
@@ -188,24 +201,25 @@ impl Writer {
         self.outgoing.records.last().map_or(self.last, |(record, _)| record.seq)
     }
 
-    fn append(&mut self, ids: &mut Table<'_, u128, u64>, facts: &mut Encoded) -> Result<Vec<Appended>, redb::Error> {
+    /// `positions` are those of the facts of the group before these.
+    fn append(&mut self, ids: &ids::Group, positions: &mut Vec<Seq>, facts: &mut Encoded) -> Vec<Appended> {
         let mut appended = Vec::with_capacity(facts.facts.len());
         let mut start = 0;
         for (at, (fact, recorded_at, end)) in facts.facts.drain(..).enumerate() {
             let stored = &facts.bytes[std::mem::replace(&mut start, end)..end];
             let next = self.outgoing_last().next();
-            let seq = facts.positions.get(at).map_or(next, |position| next.max(*position));
-            // One walk down the index for the common case: insert, and put back what was there in the rare one.
-            let known = ids.insert(fact.id.to_bits(), seq.0)?.map(|known| known.value());
-            if let Some(known) = known {
-                ids.insert(fact.id.to_bits(), known)?;
-                appended.push(Appended { seq: Seq(known), duplicate: true });
-                continue;
+            let (seq, duplicate) = match ids.standing(positions.len()) {
+                Standing::New => (facts.positions.get(at).map_or(next, |position| next.max(*position)), false),
+                Standing::Known(seq) => (seq, true),
+                Standing::Repeats(first) => (positions[first], true),
+            };
+            positions.push(seq);
+            appended.push(Appended { seq, duplicate });
+            if !duplicate {
+                self.outgoing.push(Record { seq, recorded_at, fact }, stored);
             }
-            self.outgoing.push(Record { seq, recorded_at, fact }, stored);
-            appended.push(Appended { seq, duplicate: false });
         }
-        Ok(appended)
+        appended
     }
 
     fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, redb::Error> {

@@ -1,0 +1,236 @@
+//! The dedupe index: where each record id stands, in sorted runs of some dozens.
+//!
+//! ```text
+//! key: from which id on      value: id (u128) position (u64) | id position | ..., sorted by id, little-endian
+//! ```
+//!
+//! A run holds the ids from its key up to the key of the next one; the first begins at zero. Producers make time-ordered ids, so what a
+//! transaction adds stands mostly after everything there is: it fills the last run and begins new ones, a few entries of the tree
+//! where there would be hundreds. An id that belongs further back is put into its run, which is written anew.
+
+use redb::{ReadableTable, StorageError, Table, TableDefinition};
+
+use crate::core::id::{RecordId, Seq};
+
+pub(super) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_runs");
+
+const ID_LEN: usize = size_of::<u128>();
+const ENTRY_LEN: usize = ID_LEN + size_of::<u64>();
+/// Ids in a run: with its key it fills a page.
+const RUN_IDS_MAX: usize = 160;
+
+type Entry = (u128, Seq);
+
+/// What the index says about an id that is to be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    New,
+    Known(Seq),
+    /// The same as the one at this place of the same group.
+    Repeats(usize),
+}
+
+/// A run, copied out of the table.
+struct Run {
+    key: u128,
+    /// Where the next one begins.
+    end: Option<u128>,
+    bytes: Vec<u8>,
+}
+
+impl Run {
+    /// The one that `id` belongs to; `None` while there are none.
+    fn of(runs: &impl ReadableTable<u128, &'static [u8]>, id: u128) -> Result<Option<Self>, StorageError> {
+        let Some(found) = runs.range(..=id)?.next_back() else { return Ok(None) };
+        let (key, value) = found?;
+        let (key, bytes) = (key.value(), value.value().to_vec());
+        let after = key.checked_add(1).map(|after| runs.range(after..)).transpose()?;
+        let next = after.and_then(|mut after| after.next()).transpose()?;
+        Ok(Some(Self { key, end: next.map(|(key, _)| key.value()), bytes }))
+    }
+
+    fn covers(&self, id: u128) -> bool {
+        self.key <= id && self.end.is_none_or(|end| id < end)
+    }
+
+    fn entries(&self) -> &[[u8; ENTRY_LEN]] {
+        self.bytes.as_chunks().0
+    }
+
+    fn find(&self, id: u128) -> Option<Seq> {
+        let entries = self.entries();
+        let at = entries.binary_search_by_key(&id, |entry| read_entry(entry).0).ok()?;
+        Some(read_entry(&entries[at]).1)
+    }
+}
+
+fn read_entry(entry: &[u8; ENTRY_LEN]) -> Entry {
+    let (id, seq) = entry.split_at(ID_LEN);
+    let id = u128::from_le_bytes(id.try_into().expect("an entry begins with an id"));
+    (id, Seq(u64::from_le_bytes(seq.try_into().expect("and ends with a position"))))
+}
+
+fn write_entry((id, seq): Entry, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&id.to_le_bytes());
+    bytes.extend_from_slice(&seq.0.to_le_bytes());
+}
+
+/// Where a record stands.
+pub(super) fn find(runs: &impl ReadableTable<u128, &'static [u8]>, id: RecordId) -> Result<Option<Seq>, StorageError> {
+    Ok(Run::of(runs, id.to_bits())?.and_then(|run| run.find(id.to_bits())))
+}
+
+/// The largest id there is.
+fn newest(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<Option<u128>, StorageError> {
+    let last = runs.last()?;
+    Ok(last.and_then(|(_, run)| run.value().as_chunks().0.last().map(|entry| read_entry(entry).0)))
+}
+
+/// A group of ids on its way into the index.
+pub(super) struct Group {
+    ids: Vec<u128>,
+    /// Their places, by id.
+    sorted: Vec<usize>,
+    standings: Vec<Standing>,
+}
+
+impl Group {
+    /// Looks the ids up.
+    pub(super) fn new(
+        runs: &impl ReadableTable<u128, &'static [u8]>,
+        ids: impl Iterator<Item = RecordId>,
+    ) -> Result<Self, StorageError> {
+        let ids: Vec<u128> = ids.map(RecordId::to_bits).collect();
+        let mut sorted: Vec<usize> = (0..ids.len()).collect();
+        sorted.sort_by_key(|at| ids[*at]);
+        let mut standings = vec![Standing::New; ids.len()];
+        let newest = newest(runs)?;
+        let (mut run, mut before): (Option<Run>, Option<usize>) = (None, None);
+        for &at in &sorted {
+            let id = ids[at];
+            if let Some(first) = before.filter(|first| ids[*first] == id) {
+                standings[at] = match standings[first] {
+                    Standing::New => Standing::Repeats(first),
+                    known => known,
+                };
+                continue;
+            }
+            before = Some(at);
+            if newest.is_none_or(|newest| id > newest) {
+                continue;
+            }
+            if !run.as_ref().is_some_and(|run| run.covers(id)) {
+                run = Run::of(runs, id)?;
+            }
+            if let Some(seq) = run.as_ref().and_then(|run| run.find(id)) {
+                standings[at] = Standing::Known(seq);
+            }
+        }
+        Ok(Self { ids, sorted, standings })
+    }
+
+    pub(super) fn standing(&self, at: usize) -> Standing {
+        self.standings[at]
+    }
+
+    /// Writes the new ids of the group; `positions` are those of all of it.
+    pub(super) fn add(&self, runs: &mut Table<'_, u128, &'static [u8]>, positions: &[Seq]) -> Result<(), StorageError> {
+        let new = self.sorted.iter().filter(|at| self.standings[**at] == Standing::New);
+        add(runs, new.map(|at| (self.ids[*at], positions[*at])))
+    }
+}
+
+/// Adds entries that are not there, sorted by id.
+pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Iterator<Item = Entry>) -> Result<(), StorageError> {
+    let mut entries = entries.peekable();
+    while let Some(&(first, _)) = entries.peek() {
+        let run = Run::of(runs, first)?.unwrap_or(Run { key: 0, end: None, bytes: Vec::new() });
+        let mut old = run.entries().iter().map(read_entry).peekable();
+        let mut merged = Vec::new();
+        while let Some(new) = entries.next_if(|(id, _)| run.covers(*id)) {
+            while let Some(before) = old.next_if(|before| before.0 < new.0) {
+                merged.push(before);
+            }
+            merged.push(new);
+        }
+        merged.extend(old);
+        // What comes next stands at the end, so runs before it are left full; others keep room for what comes between.
+        let parts = merged.len().div_ceil(RUN_IDS_MAX);
+        let size = if run.end.is_none() { RUN_IDS_MAX } else { merged.len().div_ceil(parts) };
+        for (part, entries) in merged.chunks(size).enumerate() {
+            let key = if part == 0 { run.key } else { entries[0].0 };
+            let mut bytes = Vec::with_capacity(entries.len() * ENTRY_LEN);
+            for entry in entries {
+                write_entry(*entry, &mut bytes);
+            }
+            runs.insert(key, bytes.as_slice())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use redb::backends::InMemoryBackend;
+    use redb::{Database, ReadableDatabase};
+
+    use super::*;
+
+    /// Appends the groups one after the other, and asks for every id after each.
+    fn check(groups: &[Vec<u128>]) {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let mut expected: BTreeMap<u128, Seq> = BTreeMap::new();
+        let mut last = Seq::ZERO;
+        for ids in groups {
+            let transaction = database.begin_write().unwrap();
+            {
+                let mut runs = transaction.open_table(RUNS).unwrap();
+                let group = Group::new(&runs, ids.iter().copied().map(RecordId::from_bits)).unwrap();
+                let mut positions: Vec<Seq> = Vec::new();
+                for (at, id) in ids.iter().enumerate() {
+                    let seq = match group.standing(at) {
+                        Standing::New => {
+                            last = last.next();
+                            assert_eq!(expected.insert(*id, last), None);
+                            last
+                        }
+                        Standing::Known(seq) => seq,
+                        Standing::Repeats(first) => positions[first],
+                    };
+                    assert_eq!(expected.get(id), Some(&seq));
+                    positions.push(seq);
+                }
+                group.add(&mut runs, &positions).unwrap();
+            }
+            transaction.commit().unwrap();
+            let runs = database.begin_read().unwrap().open_table(RUNS).unwrap();
+            for (id, seq) in &expected {
+                assert_eq!(find(&runs, RecordId::from_bits(*id)).unwrap(), Some(*seq));
+            }
+            assert!(runs.iter().unwrap().all(|run| run.unwrap().1.value().len() <= RUN_IDS_MAX * ENTRY_LEN));
+        }
+    }
+
+    #[test]
+    fn time_ordered_ids_fill_runs_one_after_the_other() {
+        let ids: Vec<u128> = (1..=3 * RUN_IDS_MAX as u128 + 1).collect();
+        check(&[ids.clone(), vec![ids.len() as u128 + 1], ids]);
+    }
+
+    #[test]
+    fn an_empty_group_and_the_outermost_ids_are_fine() {
+        check(&[vec![], vec![u128::MAX, 0], vec![0, u128::MAX, 7], vec![]]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_id_stands_where_it_was_put_first(
+            groups in prop::collection::vec(prop::collection::vec(0..2_000_u128, 0..600), 1..8)
+        ) {
+            check(&groups);
+        }
+    }
+}
