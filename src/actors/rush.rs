@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::clock::monotonic;
 
-/// This many events without an answer are a burst: more than agents at work, less than the answers of one commit to an import.
+/// This many events without an answer are a burst: agents at work have a few each, an import has hundreds.
 const WAITING_EVENTS_MIN: usize = 512;
 /// A burst is over when there was no sign of it for this long: longer than a commit takes.
 const LULL: Duration = Duration::from_millis(20);
