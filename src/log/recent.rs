@@ -34,8 +34,8 @@ impl Window {
         let (mut records, mut bytes) = (self.records.len(), self.bytes);
         let leaves = |(at, (record, size)): &(usize, &(Record, usize))| {
             let is_old = now.millis_since(record.recorded_at) > OLD_AFTER_MS;
-            let leaves = is_old && *at < old_max && records > OLD_RECORDS_MAX;
-            let leaves = leaves || records > RECORDS_MAX || bytes > BYTES_MAX;
+            let too_many_old = is_old && *at < old_max && records > OLD_RECORDS_MAX;
+            let leaves = too_many_old || records > RECORDS_MAX || bytes > BYTES_MAX;
             records -= 1;
             bytes -= size;
             leaves

@@ -57,8 +57,8 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
     attributes.into_record(data, now)
 }
 
-/// What `taken` makes of the events of a JSON array, each with its own text, read in one pass. `None` if something is wrong with the JSON or with a type in
-/// the envelope of one of them: read one by one, they show what.
+/// What `taken` makes of the events of a JSON array, each with its own text, read in one pass. `None` if something is wrong with the
+/// JSON or with a type in the envelope of one of them: read one by one, they show what.
 pub fn from_batch<'a, T>(
     text: &'a str,
     now: impl Fn() -> Timestamp,

@@ -124,7 +124,7 @@ impl Writer {
 
     /// Takes what is in line into the batch and sends it, but for the last.
     async fn fill(&self, next: &mut Batch, line: &mut Line) {
-        let known = self.known.find_all(line.facts.iter().take(batch::MESSAGES_MAX));
+        let known = self.known.find_all(line.facts.iter().take(batch::MESSAGES_MAX - next.facts.len()));
         next.take(line, &known);
         next.doubtful |= !self.known.has_learnt_all();
         if next.doubtful {
@@ -144,7 +144,8 @@ impl Writer {
     /// Stores a batch, whatever it takes.
     async fn store(&self, batch: Batch) -> (Vec<Fate>, Option<Failure>) {
         let mut maybe_ours = BTreeSet::new();
-        if !batch.doubtful && batch.sent + 1 == batch.facts.len() {
+        if !batch.doubtful {
+            debug_assert_eq!(batch.sent + 1, batch.facts.len(), "only the last message is left to send");
             let outcome =
                 batch::commit(&self.client, &self.subjects, &batch.id, &batch.facts).await.map(|first| (first, false));
             self.note(&batch.facts, &outcome);

@@ -144,12 +144,7 @@ impl Known {
         // Some may have been acknowledged, and added, in the meantime.
         let new = records.into_iter().filter(|(record, _)| record.seq > before);
         let (mut last, mut next) = (before, Vec::new());
-        if ids.ahead.is_empty() {
-            next.extend(new);
-            last = next.last().map_or(before, |(record, _)| record.seq);
-        } else {
-            ids.ahead.extend(new.map(|(record, size)| (record.seq, (record, size))));
-        }
+        ids.ahead.extend(new.map(|(record, size)| (record.seq, (record, size))));
         while let Some(entry) = ids.ahead.first_entry().filter(|entry| *entry.key() <= delivered.max(last.next())) {
             let (seq, record) = entry.remove_entry();
             last = seq;
