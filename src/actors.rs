@@ -14,6 +14,7 @@
 //! Each lives on an arbiter of its own. `follow` feeds an actor from the log, batch by batch, with back-pressure; `supervisor` builds
 //! it anew, from a view and the log, when it is gone. So no actor may hold anything that is not in the log.
 
+pub(crate) mod burst;
 pub(crate) mod embedding;
 pub mod execution;
 mod follow;
@@ -21,11 +22,9 @@ pub(crate) mod graph_sync;
 pub(crate) mod index;
 pub(crate) mod measures;
 pub(crate) mod prediction;
-pub(crate) mod rush;
 pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
-pub mod turn;
 
 use actix::Message;
 
@@ -35,12 +34,12 @@ use crate::log::{AppendError, ReadError};
 
 /// Records from the log, in order. An empty batch is a tick: nothing came for a while.
 #[derive(Message)]
-#[rtype(result = "Result<(), Failure>")]
+#[rtype(result = "Result<(), ActorFailure>")]
 pub(crate) struct Records(pub(crate) Vec<Record>);
 
 /// Why an actor has to be built anew.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum ActorFailure {
     #[error("the actor is gone; it panicked or stopped itself")]
     Gone,
     #[error("cannot append")]

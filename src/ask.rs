@@ -3,21 +3,20 @@
 //! take milliseconds: ask on a thread that may block.
 
 mod answer;
+pub(crate) mod catalogue;
 mod explain;
 mod foresight;
 pub(crate) mod models;
 mod predict;
+pub(crate) mod related;
 mod request;
 
 use std::sync::Arc;
 
-use crate::actors::graph_sync::Views;
-use crate::actors::index::Indexed;
-use crate::actors::measures::Measured;
-use crate::actors::measures::tool_vectors;
 use crate::config::Config;
 use crate::core::event::EmbeddingComputed;
 use crate::core::graph::measures::Measures;
+use crate::core::graph::measures::tool_vectors;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::predict::corpus::Corpus;
 use crate::core::rank::discover::{Only, Wanted, discover};
@@ -26,6 +25,7 @@ use crate::core::rank::{Clause, Index, Question};
 use crate::core::state::State;
 use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
+use crate::views::{Latest, Views};
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
 pub use explain::{ExplainAnswer, ExplainRequest};
@@ -51,8 +51,8 @@ impl AskError {
 #[derive(Clone)]
 pub struct Asker {
     views: Views,
-    indexed: Indexed,
-    measures: Measured,
+    indexed: Latest<Index>,
+    measures: Latest<Measures>,
     /// The configured embedder and the built-in one: while another model takes over, the vectors that serve may be the latter's.
     embedders: Arc<[SharedEmbedder]>,
     intent_bytes_max: usize,
@@ -61,8 +61,8 @@ pub struct Asker {
 impl Asker {
     pub(crate) fn new(
         views: Views,
-        indexed: Indexed,
-        measures: Measured,
+        indexed: Latest<Index>,
+        measures: Latest<Measures>,
         configured: SharedEmbedder,
         intent_bytes_max: usize,
     ) -> Self {
@@ -77,8 +77,8 @@ impl Asker {
         let index = Index::default().update(Arc::new(state)).calibrated();
         let vectors = tool_vectors(index.state());
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);
-        let (views, indexed) = (Views::fixed(Arc::clone(index.state())), Indexed::fixed(index));
-        Ok(Self::new(views, indexed, Measured::fixed(measures), embedder, config.limits.intent_bytes_max))
+        let (views, indexed) = (Views::fixed(Arc::clone(index.state())), Latest::fixed(Arc::new(index)));
+        Ok(Self::new(views, indexed, Latest::fixed(Arc::new(measures)), embedder, config.limits.intent_bytes_max))
     }
 
     /// One ranked list of tools and capabilities.

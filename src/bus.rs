@@ -6,7 +6,6 @@
 mod memory;
 mod nats;
 mod queue;
-pub mod subject;
 
 #[cfg(feature = "testing")]
 pub mod contract;
@@ -17,9 +16,10 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+use crate::subject::{Pattern, Subject};
+
 pub use memory::MemoryBus;
 pub use nats::NatsBus;
-pub use subject::{Pattern, Subject, Subjects, Workspace};
 
 /// The message was not sent, or nobody knows. Delivery is at most once, so the caller may drop it or send it again as it likes.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,7 @@
 //! due if it all happens again (`pace`).
 
 pub mod archive;
+pub mod backup;
 pub mod columns;
 pub mod diff;
 pub mod moment;

@@ -9,34 +9,43 @@
 //!                                                                                     (core::state)      --notify--> bus
 //! ```
 //!
-//! The log is the truth; everything else may be deleted and rebuilt from it. Reading order: [`core`], [`log`], [`bus`], [`actors`],
-//! [`runtime`], [`gateway`], [`cli`].
+//! The log is the truth; everything else may be deleted and rebuilt from it. The modules stand in layers, lowest first; each uses only
+//! those above it in this list (ARCHITECTURE.md, `tests/tidy.rs`).
 
 pub mod core;
 
-pub mod backup;
-pub mod bus;
-pub mod clock;
-pub mod dead;
-pub mod embed;
-pub mod history;
-pub mod log;
-pub mod nats;
-pub mod snapshot;
-
-pub mod actors;
-pub mod ask;
-pub mod publisher;
-pub mod role;
-pub mod runtime;
-
-pub mod bench;
-pub mod cli;
-pub mod eval;
-pub mod gateway;
-
-pub mod config;
-pub mod dataset;
 pub mod failpoint;
+pub mod lease;
+pub mod role;
+
+pub mod clock;
+pub mod config;
+pub mod subject;
+
+pub mod dataset;
 pub mod metrics;
 pub mod templates;
+pub mod views;
+
+pub mod nats;
+
+pub mod bus;
+pub mod embed;
+pub mod log;
+
+pub mod history;
+pub mod snapshot;
+
+pub mod ask;
+pub mod publisher;
+
+pub mod actors;
+pub mod gateway;
+
+pub mod runtime;
+
+pub mod eval;
+
+pub mod bench;
+
+pub mod cli;

@@ -3,6 +3,7 @@
 //! The port is [`EventLog`]; `memory` is the double used by tests and benches, `redb` the embedded log, `jetstream`
 //! the log on NATS. `contract` holds the suite every adapter must pass, also behind `faulty`, which fails before or after the write.
 
+mod dead;
 mod error;
 mod jetstream;
 mod memory;
@@ -15,14 +16,16 @@ pub mod contract;
 pub mod faulty;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
+pub use dead::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use error::{AppendError, OpenError, ReadError};
-pub use jetstream::JetStreamLog;
+pub use jetstream::{JetStreamLog, StreamDeadLetters};
 pub use memory::MemoryLog;
 pub use redb::{RedbLog, RedbOptions, scan};
 
@@ -66,3 +69,16 @@ pub trait EventLog: Send + Sync + 'static {
 }
 
 pub type SharedLog = Arc<dyn EventLog>;
+
+/// Pause before an append that found the log's queue full is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Appends `facts`, waiting while the log's queue is full. Any other error is the caller's.
+pub(crate) async fn append_patiently(log: &SharedLog, facts: Vec<Arc<NewRecord>>) -> Result<Vec<Appended>, AppendError> {
+    loop {
+        match log.append(facts.clone()).await {
+            Err(AppendError::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::ask::models::WINDOWS;
+use crate::core::predict::score::WINDOWS;
 use crate::core::state::State;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

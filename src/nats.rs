@@ -1,16 +1,13 @@
-//! The connection to NATS and what pml keeps there: streams (`streams`), the door for agents (`intake`), refused events (`dead`), and
-//! answers to questions (`service`), and which process does what only one may do (`lease`). The log is in `log::jetstream`, the bus in `bus::nats`.
+//! The connection to NATS and what several adapters share there: the streams of a workspace (`streams`), leases (`lease`) and sending
+//! to the work queue (`queue`). The log on NATS is `log::jetstream`, the bus `bus::nats`, the gateway `gateway::nats`.
 //!
 //! The client lives on threads of its own. An actix arbiter is one thread: a client that lived there would stand still whenever
 //! that arbiter is busy, and die with it.
 
 mod connect;
-mod dead;
 mod error;
-mod intake;
 mod lease;
 mod queue;
-mod service;
 mod streams;
 
 use std::sync::Arc;
@@ -19,14 +16,11 @@ use async_nats::jetstream;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::bus::Subjects;
 use crate::config;
-pub use dead::StreamDeadLetters;
+use crate::subject::Subjects;
 pub use error::NatsError;
-pub(crate) use intake::{IntakeParts, run as run_intake};
 pub use lease::Lease;
 pub use queue::{Queued, Repeats};
-pub(crate) use service::Service;
 pub use streams::{Difference, StreamKind};
 
 /// The oldest server whose streams do what pml asks for; older ones ignore settings without a word.

@@ -1,16 +1,75 @@
-//! The in-process client: how everything inside this process publishes events, and what HTTP uses too.
+//! Publishing: the types of a publish request and its answer, and [`Publisher`], the client that every gateway and everything
+//! inside this process publishes with. The execution actor answers.
 
 use std::sync::Arc;
 
+use actix::Message;
+use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::actors::execution::{Execution, Incoming, Publish, PublishError, Verdict};
-use crate::actors::turn::Turn;
 use crate::core::event::{NewRecord, cloud};
+use crate::core::id::Seq;
 use crate::core::intake::{self, Limits};
+use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
-use crate::dead::{DeadLetter, DeadLetters};
+use crate::lease::LeaseState;
 use crate::log::AppendError;
+use crate::log::{DeadLetter, DeadLetters};
+
+/// An event that has passed the door it came through, or was refused there.
+///
+/// Boxed on both sides, by the sender's thread: events are handed on often.
+#[derive(Debug)]
+pub struct Incoming {
+    pub content: Result<Arc<NewRecord>, Box<Refusal>>,
+    /// As received; without it, a refused event is kept in the form it would have had on the wire.
+    pub original: Option<Bytes>,
+}
+
+impl Incoming {
+    /// An event as a door read it, after it has passed the intake.
+    pub(crate) fn received(read: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
+        let content = read.and_then(|mut fact| {
+            intake::check(&mut fact, limits)?;
+            Ok(Arc::new(fact))
+        });
+        Self { content: content.map_err(Box::new), original: Some(original) }
+    }
+}
+
+/// What became of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// In the log, durably.
+    Accepted { seq: Seq },
+    /// The log held this id already.
+    Duplicate { seq: Seq },
+    /// Not in the log; kept as a dead letter.
+    Refused(Box<Refusal>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// Nothing was taken.
+    #[error("too many events are waiting (execution.queue_events_max); try again in a moment")]
+    Busy,
+    /// Nothing was taken.
+    #[error("this process takes no events: it is stopping, or the role 'execution' belongs to another one")]
+    Closed,
+    /// Some of it may have been taken. Sending it again, with the same ids, is safe.
+    #[error("the outcome is unknown; send it again with the same ids")]
+    Unknown,
+}
+
+#[derive(Message)]
+#[rtype(result = "Result<Vec<Verdict>, PublishError>")]
+pub(crate) struct Publish {
+    pub(crate) items: Vec<Incoming>,
+    pub(crate) origin: &'static str,
+}
+
+/// Where the execution actor announces itself to publishers; `None` while there is none.
+pub(crate) type Announce = watch::Sender<Option<actix::Recipient<Publish>>>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RedriveError {
@@ -23,19 +82,19 @@ pub enum RedriveError {
 /// Publishes events through the execution actor. Cheap to clone; survives the actor's restarts.
 #[derive(Clone)]
 pub struct Publisher {
-    address: watch::Receiver<Option<actix::Addr<Execution>>>,
+    address: watch::Receiver<Option<actix::Recipient<Publish>>>,
     limits: Arc<Limits>,
     /// Whether this process is the one that takes events.
-    turn: watch::Receiver<Turn>,
+    lease: watch::Receiver<LeaseState>,
 }
 
 impl Publisher {
     pub(crate) fn new(
-        address: watch::Receiver<Option<actix::Addr<Execution>>>,
+        address: watch::Receiver<Option<actix::Recipient<Publish>>>,
         limits: Arc<Limits>,
-        turn: watch::Receiver<Turn>,
+        lease: watch::Receiver<LeaseState>,
     ) -> Self {
-        Self { address, limits, turn }
+        Self { address, limits, lease }
     }
 
     /// Publishes events made in this process. When this returns, each is durably in the log or was refused.
@@ -52,7 +111,7 @@ impl Publisher {
 
     /// Publishes what came through a door named `origin`, checked or refused there.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
-        if !self.turn.borrow().is_held() {
+        if !self.lease.borrow().is_held() {
             return Err(PublishError::Closed);
         }
         let mut address = self.address.clone();
@@ -85,8 +144,8 @@ impl Publisher {
     }
 
     /// Whether it would take them, or waits for another process.
-    pub fn turn(&self) -> Turn {
-        self.turn.borrow().clone()
+    pub fn lease(&self) -> LeaseState {
+        self.lease.borrow().clone()
     }
 
     pub fn limits(&self) -> &Limits {

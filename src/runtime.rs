@@ -2,35 +2,41 @@
 
 mod roles;
 
-use std::path::Path;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::actors::graph_sync::{self, GraphSyncParts, Views};
-use crate::actors::index::Indexed;
-use crate::actors::measures::Measured;
-use crate::actors::rush::Rush;
+use crate::actors::burst::Burst;
+use crate::actors::graph_sync::{self, GraphSyncParts};
 use crate::actors::supervisor::supervise;
-use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
-use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
+use crate::bus::{MemoryBus, NatsBus, SharedBus};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
+use crate::core::graph::measures::Measures;
 use crate::core::id::RecordId;
 use crate::core::intake::Limits;
+use crate::core::rank::Index;
 use crate::core::time::Timestamp;
-use crate::dead::DeadLetters;
 use crate::embed::{self, EmbedError};
-use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, RedbOptions, SharedLog};
+use crate::gateway;
+use crate::gateway::http::Gateway;
+use crate::gateway::nats::IntakeParts;
+use crate::lease::{LeaseState, while_leased};
+use crate::log::DeadLetters;
+use crate::log::StreamDeadLetters;
+use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, SharedLog};
 use crate::metrics::Metrics;
-use crate::nats::{self, IntakeParts, Lease, Nats, NatsError, StreamDeadLetters};
+use crate::nats::{Lease, Nats, NatsError};
 use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
+use crate::subject::Subjects;
 use crate::templates::{self, TemplateError};
+use crate::views::{Latest, Views};
 
 /// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -63,8 +69,8 @@ pub enum StartError {
 pub struct Runtime {
     pub publisher: Publisher,
     pub views: Views,
-    pub measures: Measured,
-    pub indexed: Indexed,
+    pub measures: Latest<Measures>,
+    pub indexed: Latest<Index>,
     pub asker: Asker,
     pub log: SharedLog,
     pub dead: Arc<dyn DeadLetters>,
@@ -75,21 +81,21 @@ pub struct Runtime {
     pub clock: Clock,
     pub roles: Roles,
     nats: Option<OnNats>,
-    rush: Rush,
+    burst: Burst,
     stop: watch::Sender<bool>,
     arbiters: Vec<actix_rt::Arbiter>,
     ended: Vec<oneshot::Receiver<()>>,
 }
 
 /// Takes events from the work queue.
-type Taking = tokio::task::JoinHandle<Result<(), crate::actors::Failure>>;
+type Taking = tokio::task::JoinHandle<Result<(), crate::actors::ActorFailure>>;
 
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
 struct OnNats {
     /// With its own stop: it ends before the actors do.
     intake: Option<(watch::Sender<bool>, Taking)>,
-    service: Option<nats::Service>,
+    service: Option<gateway::nats::Service>,
     /// Given back last, when nothing is written any more.
     lease: Option<Lease>,
 }
@@ -100,7 +106,7 @@ struct Places {
     dead: Arc<dyn DeadLetters>,
     bus: SharedBus,
     /// When this process takes events.
-    turn: watch::Receiver<Turn>,
+    lease: watch::Receiver<LeaseState>,
 }
 
 impl Runtime {
@@ -109,7 +115,7 @@ impl Runtime {
         if !config.nats.servers.is_empty() {
             return Self::start_on_nats(config, clock, Roles::all()).await;
         }
-        let store = Arc::new(open_log(config, &config.data_dir, clock.clone())?);
+        let store = Arc::new(RedbLog::open(&config.data_dir, config.into(), clock.clone())?);
         let log: SharedLog = Arc::clone(&store) as SharedLog;
         let dead: Arc<dyn DeadLetters> = store;
         Self::start_on(config, clock, log, dead).await
@@ -122,7 +128,7 @@ impl Runtime {
         log: SharedLog,
         dead: Arc<dyn DeadLetters>,
     ) -> Result<Self, StartError> {
-        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()), turn: Turn::always() };
+        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()), lease: LeaseState::always() };
         Self::start_actors(config, clock, subjects(config)?, places, Roles::all()).await
     }
 
@@ -137,12 +143,12 @@ impl Runtime {
             let length = Duration::from_millis(config.nats.lease_ms);
             on_nats.lease = Some(Lease::seek(&nats, Role::Execution.name(), holder, length).await?);
         }
-        let turn = on_nats.lease.as_ref().map_or_else(Turn::always, Lease::turn);
+        let lease = on_nats.lease.as_ref().map_or_else(LeaseState::always, Lease::state);
         let places = Places {
             log: Arc::new(log),
             dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
             bus: Arc::new(NatsBus::new(nats.clone())),
-            turn: turn.clone(),
+            lease: lease.clone(),
         };
         let mut runtime = Self::start_actors(config, clock, nats.subjects().clone(), places, roles).await?;
         if runtime.roles.contains(Role::Execution) {
@@ -153,28 +159,48 @@ impl Runtime {
                 clock: runtime.clock.clone(),
                 stop: stopping.clone(),
             };
-            let taking = in_turn(turn, stopping, move |end| {
+            let taking = while_leased(lease, stopping, move |end| {
                 let parts = IntakeParts { stop: end, ..parts.clone() };
                 async {
-                    nats::run_intake(parts).await;
+                    gateway::nats::run_intake(parts).await;
                     Ok(())
                 }
             });
             on_nats.intake = Some((stop, nats.spawn(taking)));
         }
         if runtime.roles.contains(Role::Query) {
-            let service = nats::Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
+            let service =
+                gateway::nats::Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
             on_nats.service = Some(service);
         }
         runtime.nats = Some(on_nats);
         Ok(runtime)
     }
 
+    /// Serves HTTP on the configured address until the returned server is stopped. The address is the one bound, also for port 0.
+    pub fn serve_http(&self, settings: &config::Http) -> std::io::Result<(actix_web::dev::Server, SocketAddr)> {
+        gateway::http::serve(Gateway {
+            publisher: self.publisher.clone(),
+            views: self.views.clone(),
+            measures: self.measures.clone(),
+            asker: self.asker.clone(),
+            log: Arc::clone(&self.log),
+            dead: Arc::clone(&self.dead),
+            snapshots: Arc::clone(&self.snapshots),
+            bus: Arc::clone(&self.bus),
+            subjects: self.subjects.clone(),
+            metrics: Arc::clone(&self.metrics),
+            clock: self.clock.clone(),
+            takes_events: self.roles.contains(Role::Execution),
+            settings: settings.clone(),
+        })
+    }
+
     async fn start_actors(
         config: &Config,
         clock: Clock,
         subjects: Subjects,
-        Places { log, dead, bus, turn }: Places,
+        Places { log, dead, bus, lease }: Places,
         roles: Roles,
     ) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new());
@@ -184,13 +210,13 @@ impl Runtime {
         let begin = snapshot::to_start_from(&store, log.as_ref()).await;
         let last_snapshot = begin.applied();
         let (view_sender, views) = Views::channel(begin);
-        let (measures_sender, measures) = Measured::channel();
-        let (index_sender, indexed) = Indexed::channel();
+        let (measures_sender, measures) = Latest::channel(Measures::default());
+        let (index_sender, indexed) = Latest::channel(Index::default());
         let embedder = embed::open(&config.embedding)?;
         let asker =
             Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
-        let publisher = Publisher::new(publisher_address, Arc::clone(&limits), turn.clone());
+        let publisher = Publisher::new(publisher_address, Arc::clone(&limits), lease.clone());
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
@@ -210,7 +236,7 @@ impl Runtime {
             clock,
             roles,
             nats: None,
-            rush: Rush::new(),
+            burst: Burst::new(),
             stop,
             arbiters,
             ended: Vec::new(),
@@ -224,7 +250,7 @@ impl Runtime {
             clock: runtime.clock.clone(),
             mailbox: config.graph_sync.mailbox,
             batch_records_max: config.graph_sync.batch_records_max,
-            rush: runtime.rush.clone(),
+            burst: runtime.burst.clone(),
             stop: stopping.clone(),
         };
         runtime.supervise("graph_sync", 0, stopping.clone(), move || graph_sync::run(folding.clone()));
@@ -235,7 +261,7 @@ impl Runtime {
             runtime.load_templates(&config.templates.path).await?;
             runtime.start_snapshots(config, last_snapshot, stopping.clone());
         }
-        runtime.start_roles(config, (limits, address, turn), embedder, stopping.clone());
+        runtime.start_roles(config, (limits, address, lease), embedder, stopping.clone());
         runtime.start_readers_side(config, measures_sender, index_sender, stopping);
         Ok(runtime)
     }
@@ -243,7 +269,7 @@ impl Runtime {
     fn supervise<F, R>(&mut self, name: &'static str, arbiter: usize, stop: watch::Receiver<bool>, incarnation: F)
     where
         F: Fn() -> R + Send + 'static,
-        R: Future<Output = Result<(), crate::actors::Failure>> + 'static,
+        R: Future<Output = Result<(), crate::actors::ActorFailure>> + 'static,
     {
         let handle = self.arbiters[arbiter].handle();
         self.ended.push(supervise(name, &handle, self.clock.clone(), Arc::clone(&self.metrics), stop, incarnation));
@@ -322,16 +348,6 @@ impl Runtime {
 
 fn subjects(config: &Config) -> Result<Subjects, StartError> {
     config.workspace.parse().map(Subjects::new).map_err(|error| StartError::Workspace(format!("{error}")))
-}
-
-/// Opens the embedded log of `directory` with the configured sizes.
-pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbLog, OpenError> {
-    let options = RedbOptions {
-        group_records_max: config.log.group_records_max,
-        queue_appends_max: config.log.queue_appends_max,
-        dead_letters_max: config.dead.letters_max,
-    };
-    RedbLog::open(directory, options, clock)
 }
 
 fn template_record(template: TemplateLoaded, now: Timestamp) -> NewRecord {

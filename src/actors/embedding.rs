@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::Failure;
-use super::graph_sync::Views;
-use super::trace::append_patiently;
+use super::ActorFailure;
 use crate::clock::Clock;
 use crate::core::event::{EmbeddingComputed, Event, NewRecord};
 use crate::core::id::{RecordId, Seq};
@@ -17,7 +15,8 @@ use crate::core::time::Timestamp;
 use crate::core::vectors::TextHash;
 use crate::embed::SharedEmbedder;
 use crate::failpoint;
-use crate::log::SharedLog;
+use crate::log::{SharedLog, append_patiently};
+use crate::views::Views;
 
 const SOURCE: &str = "pml/embedding";
 /// Texts whose vectors are appended together. A vector is about a kilobyte.
@@ -33,7 +32,7 @@ pub(crate) struct EmbeddingParts {
 }
 
 /// One life: while texts lack vectors, compute some; else wait for the view to move.
-pub(crate) async fn run(mut parts: EmbeddingParts) -> Result<(), Failure> {
+pub(crate) async fn run(mut parts: EmbeddingParts) -> Result<(), ActorFailure> {
     let mut wait_for = Seq::ZERO;
     while !*parts.stop.borrow_and_update() {
         let view = tokio::select! {
@@ -48,7 +47,7 @@ pub(crate) async fn run(mut parts: EmbeddingParts) -> Result<(), Failure> {
 }
 
 /// Records the vectors of some texts; the answer is where the last one stands.
-async fn compute(parts: &EmbeddingParts, lacking: Vec<(TextHash, Arc<str>)>, wanted_at: Seq) -> Result<Seq, Failure> {
+async fn compute(parts: &EmbeddingParts, lacking: Vec<(TextHash, Arc<str>)>, wanted_at: Seq) -> Result<Seq, ActorFailure> {
     failpoint::pass("embedding.batch");
     let embedder = Arc::clone(&parts.embedder);
     let work = move || {
@@ -56,7 +55,8 @@ async fn compute(parts: &EmbeddingParts, lacking: Vec<(TextHash, Arc<str>)>, wan
         let vectors = embedder.embed(&texts)?;
         Ok((lacking, vectors))
     };
-    let (texts, vectors) = tokio::task::spawn_blocking(work).await.map_err(|_| Failure::Gone)?.map_err(Failure::Embed)?;
+    let (texts, vectors) =
+        tokio::task::spawn_blocking(work).await.map_err(|_| ActorFailure::Gone)?.map_err(ActorFailure::Embed)?;
     let now = parts.clock.now();
     let model = parts.embedder.model().as_str();
     let record = |((hash, _), vector)| Arc::new(record(hash, model, vector, wanted_at, now));

@@ -11,26 +11,27 @@ mod reorder;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, ResponseFuture, WrapFuture};
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
+use super::burst::Burst;
 use super::follow::follow;
-use super::graph_sync::Views;
-use super::rush::Rush;
-use super::{Failure, Records};
+use super::{ActorFailure, Records};
 use crate::clock::Clock;
 use crate::config;
 use crate::core::event::{Event, Kind, NewRecord};
 use crate::core::execution::admit;
 use crate::core::id::Seq;
-use crate::core::intake::{self, Limits};
+use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
 use crate::core::trace::Executions;
-use crate::dead::DeadLetters;
 use crate::failpoint;
+use crate::log::DeadLetters;
 use crate::log::{Appended, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
+use crate::publisher::{Announce, Publish, PublishError, Verdict};
+use crate::views::Views;
 use group::{Group, Settled};
 use reorder::Reorder;
 
@@ -45,61 +46,6 @@ const CLOSING_FIRST_PERCENT: usize = 75;
 /// Records handled at once when following the log: few enough that a batch is memory the allocator has at hand.
 const BATCH_RECORDS_MAX: usize = 2_048;
 
-/// An event that has passed the door it came through, or was refused there.
-///
-/// Boxed on both sides, by the sender's thread: events are handed on often.
-#[derive(Debug)]
-pub struct Incoming {
-    pub content: Result<Arc<NewRecord>, Box<Refusal>>,
-    /// As received; without it, a refused event is kept in the form it would have had on the wire.
-    pub original: Option<Bytes>,
-}
-
-impl Incoming {
-    /// An event as a door read it, after it has passed the intake.
-    pub(crate) fn received(read: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
-        let content = read.and_then(|mut fact| {
-            intake::check(&mut fact, limits)?;
-            Ok(Arc::new(fact))
-        });
-        Self { content: content.map_err(Box::new), original: Some(original) }
-    }
-}
-
-/// What became of one event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// In the log, durably.
-    Accepted { seq: Seq },
-    /// The log held this id already.
-    Duplicate { seq: Seq },
-    /// Not in the log; kept as a dead letter.
-    Refused(Box<Refusal>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PublishError {
-    /// Nothing was taken.
-    #[error("too many events are waiting (execution.queue_events_max); try again in a moment")]
-    Busy,
-    /// Nothing was taken.
-    #[error("this process takes no events: it is stopping, or the role 'execution' belongs to another one")]
-    Closed,
-    /// Some of it may have been taken. Sending it again, with the same ids, is safe.
-    #[error("the outcome is unknown; send it again with the same ids")]
-    Unknown,
-}
-
-#[derive(Message)]
-#[rtype(result = "Result<Vec<Verdict>, PublishError>")]
-pub(crate) struct Publish {
-    pub(crate) items: Vec<Incoming>,
-    pub(crate) origin: &'static str,
-}
-
-/// Where publishers find the present incarnation.
-pub(crate) type Door = watch::Sender<Option<actix::Addr<Execution>>>;
-
 #[derive(Clone)]
 pub(crate) struct ExecutionParts {
     pub(crate) log: SharedLog,
@@ -109,13 +55,13 @@ pub(crate) struct ExecutionParts {
     pub(crate) limits: Arc<Limits>,
     pub(crate) settings: config::Execution,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) address: Door,
-    pub(crate) rush: Rush,
+    pub(crate) address: Announce,
+    pub(crate) burst: Burst,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 /// One life of the actor: catches up with the log, then opens its door.
-pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
+pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
     let mut executions = view.executions.clone();
     let mut position = view.applied();
@@ -128,7 +74,7 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
         }
     }
     let (log, stop, address) = (Arc::clone(&parts.log), parts.stop.clone(), parts.address.clone());
-    let rush = parts.rush.clone();
+    let burst = parts.burst.clone();
     let actor = Execution::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let reorder = Reorder::new(parts.settings.reorder_wait_ms, parts.settings.reorder_events_max);
@@ -145,8 +91,8 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), Failure> {
             groups_under_way: 0,
         }
     });
-    address.send_replace(Some(actor.clone()));
-    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, Some(rush), stop).await;
+    address.send_replace(Some(actor.clone().recipient()));
+    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, Some(burst), stop).await;
     address.send_replace(None);
     ended
 }
@@ -207,7 +153,7 @@ impl Handler<Publish> for Execution {
         self.next_request += 1;
         self.waiting += items.len();
         if !self.awaits_closings(CLOSING_MATTERS_PERCENT) {
-            self.parts.rush.note(self.waiting);
+            self.parts.burst.report(self.waiting);
         }
         self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply });
         self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
@@ -223,7 +169,7 @@ impl Handler<Publish> for Execution {
 }
 
 impl Handler<Records> for Execution {
-    type Result = Result<(), Failure>;
+    type Result = Result<(), ActorFailure>;
 
     /// The closings that the trace actor wrote, and what an earlier life left under way; the rest are this actor's own records,
     /// noted when they were admitted. Also the tick that lets events stop waiting for what never came.

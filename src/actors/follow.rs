@@ -7,8 +7,8 @@ use actix::{Actor, Addr, Handler};
 use futures_util::future::join;
 use tokio::sync::watch;
 
-use super::rush::Rush;
-use super::{Failure, Records};
+use super::burst::Burst;
+use super::{ActorFailure, Records};
 use crate::clock::monotonic;
 use crate::core::id::Seq;
 use crate::log::SharedLog;
@@ -16,15 +16,15 @@ use crate::log::SharedLog;
 /// How long the log may be silent before the actor gets a tick.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs until `stop` says so (`Ok`) or the actor or the log fails. With `rush`, the actor steps back while there is one.
+/// Runs until `stop` says so (`Ok`) or the actor or the log fails. With `burst`, feeding pauses during a burst.
 pub(super) async fn follow<A>(
     log: SharedLog,
     mut position: Seq,
     batch_max: usize,
     actor: Addr<A>,
-    rush: Option<Rush>,
+    burst: Option<Burst>,
     mut stop: watch::Receiver<bool>,
-) -> Result<(), Failure>
+) -> Result<(), ActorFailure>
 where
     A: Actor + Handler<Records>,
     A::Context: ToEnvelope<A, Records>,
@@ -46,12 +46,12 @@ where
                 _ = stop.changed() => {}
             }
         }
-        if let Some(rush) = &rush {
-            rush.step_back(caught_up).await;
+        if let Some(burst) = &burst {
+            burst.pause(caught_up).await;
         }
         position = records.last().map_or(position, |record| record.seq);
         let (handled, next) = join(actor.send(Records(records)), log.read(position, batch_max)).await;
-        handled.map_err(|_| Failure::Gone)??;
+        handled.map_err(|_| ActorFailure::Gone)??;
         records = next?;
     }
     Ok(())

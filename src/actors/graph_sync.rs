@@ -7,66 +7,40 @@ use actix::{Actor, Context, Handler, ResponseFuture};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::burst::Burst;
 use super::follow::follow;
-use super::rush::Rush;
-use super::{Failure, Records};
-use crate::bus::{SharedBus, Subjects};
+use super::{ActorFailure, Records};
+use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::core::id::Seq;
 use crate::core::state::{Notice, State};
 use crate::core::time::Timestamp;
 use crate::failpoint;
 use crate::log::SharedLog;
-
-/// Readers' side of the state: the newest view, without waiting for the fold.
-#[derive(Clone)]
-pub struct Views(watch::Receiver<Arc<State>>);
-
-impl Views {
-    /// The first view is `begin`, from which the fold goes on.
-    pub(crate) fn channel(begin: State) -> (watch::Sender<Arc<State>>, Self) {
-        let (sender, receiver) = watch::channel(Arc::new(begin));
-        (sender, Self(receiver))
-    }
-
-    /// A view that never changes.
-    pub(crate) fn fixed(state: Arc<State>) -> Self {
-        Self(watch::channel(state).1)
-    }
-
-    pub fn current(&self) -> Arc<State> {
-        Arc::clone(&self.0.borrow())
-    }
-
-    /// The first view that holds everything up to `seq`; `None` if the fold stopped before it got there.
-    pub async fn at_least(&self, seq: Seq) -> Option<Arc<State>> {
-        let mut receiver = self.0.clone();
-        let view = receiver.wait_for(|view| view.applied() >= seq).await.ok()?;
-        Some(Arc::clone(&view))
-    }
-}
+use crate::subject::Subjects;
+use crate::views::Publish;
 
 #[derive(Clone)]
 pub(crate) struct GraphSyncParts {
     pub(crate) log: SharedLog,
-    pub(crate) views: watch::Sender<Arc<State>>,
+    pub(crate) views: Publish<State>,
     pub(crate) bus: SharedBus,
     pub(crate) subjects: Subjects,
     pub(crate) clock: Clock,
     pub(crate) mailbox: usize,
     pub(crate) batch_records_max: usize,
-    pub(crate) rush: Rush,
+    pub(crate) burst: Burst,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 /// One life of the actor: folds from where the newest view stands.
-pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
+pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), ActorFailure> {
     // A view is a complete fold up to its position, so a new incarnation goes on from there; what the old one had folded without
     // publishing is folded again.
     let state = State::clone(&parts.views.borrow());
     let position = state.applied();
     let (log, stop, batch_max) = (Arc::clone(&parts.log), parts.stop.clone(), parts.batch_records_max);
-    let rush = parts.rush.clone();
+    let burst = parts.burst.clone();
     let actor = GraphSync::create(|context| {
         context.set_mailbox_capacity(parts.mailbox);
         GraphSync {
@@ -80,7 +54,7 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), Failure> {
             subjects: parts.subjects,
         }
     });
-    follow(log, position, batch_max, actor, Some(rush), stop).await
+    follow(log, position, batch_max, actor, Some(burst), stop).await
 }
 
 /// Time between two views while records keep coming. After a view the maps are shared and every first write copies a node, so views
@@ -96,7 +70,7 @@ struct GraphSync {
     stale: bool,
     published: Timestamp,
     batch_records_max: usize,
-    views: watch::Sender<Arc<State>>,
+    views: Publish<State>,
     bus: SharedBus,
     subjects: Subjects,
 }
@@ -106,7 +80,7 @@ impl Actor for GraphSync {
 }
 
 impl Handler<Records> for GraphSync {
-    type Result = ResponseFuture<Result<(), Failure>>;
+    type Result = ResponseFuture<Result<(), ActorFailure>>;
 
     fn handle(&mut self, Records(records): Records, _: &mut Context<Self>) -> Self::Result {
         let mut notices = Vec::new();

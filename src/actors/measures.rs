@@ -9,57 +9,27 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::Failure;
-use super::graph_sync::Views;
+use super::ActorFailure;
 use crate::clock::Clock;
 use crate::config;
 use crate::core::graph::cold_start::ColdStart;
-use crate::core::graph::measures::Measures;
-use crate::core::id::Seq;
-use crate::core::state::State;
-use crate::core::vectors::TextHash;
+use crate::core::graph::measures::{Measures, tool_vectors};
+use crate::views::{Publish, Views};
 
 /// How many times as long as it computed it rests at least.
 const REST: u64 = 4;
 
-/// Readers' side: the newest measures.
-#[derive(Clone)]
-pub struct Measured(watch::Receiver<Arc<Measures>>);
-
-impl Measured {
-    pub(crate) fn channel() -> (watch::Sender<Arc<Measures>>, Self) {
-        let (sender, receiver) = watch::channel(Arc::default());
-        (sender, Self(receiver))
-    }
-
-    /// Measures that never change.
-    pub(crate) fn fixed(measures: Measures) -> Self {
-        Self(watch::channel(Arc::new(measures)).1)
-    }
-
-    pub fn current(&self) -> Arc<Measures> {
-        Arc::clone(&self.0.borrow())
-    }
-
-    /// The first measures that know everything up to `seq`; `None` if computing stopped before.
-    pub async fn at_least(&self, seq: Seq) -> Option<Arc<Measures>> {
-        let mut receiver = self.0.clone();
-        let measures = receiver.wait_for(|measures| measures.at() >= seq).await.ok()?;
-        Some(Arc::clone(&measures))
-    }
-}
-
 #[derive(Clone)]
 pub(crate) struct MeasuresParts {
     pub(crate) views: Views,
-    pub(crate) measures: watch::Sender<Arc<Measures>>,
+    pub(crate) measures: Publish<Measures>,
     pub(crate) clock: Clock,
     pub(crate) settings: config::Graph,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 /// One life: computes whenever the view is newer than the measures.
-pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
+pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), ActorFailure> {
     let wanted = ColdStart::from(&parts.settings);
     while !*parts.stop.borrow_and_update() {
         let previous = Arc::clone(&parts.measures.borrow());
@@ -68,7 +38,7 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
                 let begun = parts.clock.now();
                 let compute = move || Measures::compute(&view, Some(&previous), wanted, &tool_vectors(&view));
-                let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| Failure::Gone)?;
+                let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| ActorFailure::Gone)?;
                 parts.measures.send_replace(Arc::new(measures));
                 parts.settings.measures_every_ms.max(parts.clock.now().millis_since(begun) * REST)
             }
@@ -80,13 +50,4 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Vectors of the tools' texts by position.
-pub(crate) fn tool_vectors(view: &State) -> Vec<Option<&[f32]>> {
-    let vector = |position| {
-        let text = view.tools.at(position).text()?;
-        view.vectors.get(TextHash::of(&text)).map(|vector| &**vector)
-    };
-    (0..).take(view.tools.len()).map(vector).collect()
 }

@@ -12,11 +12,9 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler,
 use tokio::sync::watch;
 
 use super::follow::follow;
-use super::graph_sync::Views;
-use super::trace::append_patiently;
-use super::{Failure, Records};
+use super::{ActorFailure, Records};
 use crate::ask::{Asker, Foreseen, Foresight};
-use crate::bus::{Pattern, SharedBus, Subjects};
+use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config::{self, Serve};
 use crate::core::event::{NewRecord, Record};
@@ -25,8 +23,10 @@ use crate::core::live::Live;
 use crate::core::time::Timestamp;
 use crate::core::trace::OpenExecution;
 use crate::failpoint;
-use crate::log::SharedLog;
+use crate::log::{SharedLog, append_patiently};
 use crate::metrics::Metrics;
+use crate::subject::{Pattern, Subjects};
+use crate::views::Views;
 
 const BATCH_RECORDS_MAX: usize = 2_048;
 /// Predictions computed between two looks at what is published: the first of them waits for the last.
@@ -48,7 +48,7 @@ pub(crate) struct PredictionParts {
 }
 
 /// One life of the actor: knows the open executions of the newest view and follows the log from there.
-pub(crate) async fn run(parts: PredictionParts) -> Result<(), Failure> {
+pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
     let (log, stop) = (Arc::clone(&parts.log), parts.stop.clone());
     let actor = Prediction::create(|context| {
@@ -75,7 +75,7 @@ impl Actor for Prediction {
 }
 
 impl Handler<Records> for Prediction {
-    type Result = Result<(), Failure>;
+    type Result = Result<(), ActorFailure>;
 
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
         let served = Served::now(&self.parts);

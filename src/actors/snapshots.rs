@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::Failure;
-use super::graph_sync::Views;
+use super::ActorFailure;
 use crate::config;
 use crate::core::id::Seq;
 use crate::snapshot::Keeper;
+use crate::views::Views;
 
 /// Pause after a snapshot that could not be taken. Nothing is lost meanwhile: the log holds everything.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub(crate) struct SnapshotsParts {
 }
 
 /// One life: waits until a snapshot is due, takes it, and waits again.
-pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), Failure> {
+pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), ActorFailure> {
     let settings = &parts.settings;
     let mut last = parts.last;
     while !*parts.stop.borrow_and_update() {

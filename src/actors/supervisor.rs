@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::Failure;
+use super::ActorFailure;
 use crate::clock::Clock;
 use crate::metrics::{ByActor, Metrics};
 
@@ -28,7 +28,7 @@ pub(crate) fn supervise<F, R>(
 ) -> oneshot::Receiver<()>
 where
     F: Fn() -> R + Send + 'static,
-    R: Future<Output = Result<(), Failure>> + 'static,
+    R: Future<Output = Result<(), ActorFailure>> + 'static,
 {
     let (ended, end) = oneshot::channel();
     let spawned = arbiter.spawn_fn(move || {

@@ -8,31 +8,27 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
 use tokio::sync::watch;
 
+use super::burst::Burst;
 use super::follow::follow;
-use super::graph_sync::Views;
-use super::rush::Rush;
-use super::{Failure, Records};
+use super::{ActorFailure, Records};
 use crate::clock::Clock;
 use crate::config;
 use crate::core::event::{Event, NewRecord, Record};
-use crate::core::id::{ExecutionId, OwnHash, RecordId, Seq};
+use crate::core::id::{ExecutionId, OwnHash, Seq};
 use crate::core::time::Timestamp;
 use crate::core::trace::OpenExecution;
 use crate::failpoint;
-use crate::log::{AppendError, Appended, SharedLog};
+use crate::log::{SharedLog, append_patiently};
+use crate::views::Views;
 
-const SOURCE: &str = "pml/trace";
 /// Records handled between two looks at what is due: few enough that a batch is memory the allocator has at hand.
 const BATCH_RECORDS_MAX: usize = 2_048;
 /// Executions closed at once: what is due after a pause must not hold up those who publish.
 const CLOSED_AT_ONCE_MAX: usize = 1_024;
-/// Pause before an append that found the log's queue full is tried again.
-const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// Deadlines that no longer hold are removed when there are this many more of them than executions.
 const STALE_DEADLINES_MAX: usize = 1_024;
 
@@ -42,15 +38,15 @@ pub(crate) struct TraceParts {
     pub(crate) views: Views,
     pub(crate) clock: Clock,
     pub(crate) settings: config::Trace,
-    pub(crate) rush: Rush,
+    pub(crate) burst: Burst,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 /// One life of the actor: starts from the open executions of the newest view and follows the log from there.
-pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
+pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
     let now = parts.clock.now();
-    let (log, rush, stop) = (Arc::clone(&parts.log), parts.rush.clone(), parts.stop.clone());
+    let (log, burst, stop) = (Arc::clone(&parts.log), parts.burst.clone(), parts.stop.clone());
     let actor = Trace::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let mut trace = Trace {
@@ -67,7 +63,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
         }
         trace
     });
-    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, Some(rush), stop).await
+    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, Some(burst), stop).await
 }
 
 #[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing walks through the map")]
@@ -109,7 +105,7 @@ impl Actor for Trace {
 }
 
 impl Handler<Records> for Trace {
-    type Result = ResponseFuture<Result<(), Failure>>;
+    type Result = ResponseFuture<Result<(), ActorFailure>>;
 
     fn handle(&mut self, Records(records): Records, _: &mut Context<Self>) -> Self::Result {
         let now = self.clock.now();
@@ -206,7 +202,7 @@ impl Trace {
                 deadline.look_at = due;
                 self.deadlines.push(Reverse(deadline));
             } else {
-                traces.extend(open.map(|open| Arc::new(trace_record(&deadline.execution, open))));
+                traces.extend(open.map(|open| Arc::new(open.closing_record(&deadline.execution))));
                 self.heard.remove(&deadline.execution);
             }
         }
@@ -236,36 +232,12 @@ fn wait_ms(open: &OpenExecution, settings: &config::Trace) -> u64 {
     }
 }
 
-/// The record that closes an execution. Its id follows from the execution's, so that closing twice is one record.
-pub(crate) fn trace_record(execution: &ExecutionId, open: &OpenExecution) -> NewRecord {
-    let trace = open.complete(execution, !open.has_finished());
-    let cause = open.started_by();
-    let cause_text = cause.map(|id| id.to_string()).unwrap_or_default();
-    NewRecord {
-        id: RecordId::derived(trace.started, &["trace.completed", execution.as_str(), &cause_text]),
-        time: trace.ended,
-        source: SOURCE.into(),
-        causation: cause,
-        event: Event::TraceCompleted(trace),
-    }
-}
-
-/// A full queue is waited out; anything else ends this life of the actor, and the next one closes again under the same ids.
-pub(super) async fn append_patiently(log: &SharedLog, facts: Vec<Arc<NewRecord>>) -> Result<Vec<Appended>, Failure> {
-    loop {
-        match log.append(facts.clone()).await {
-            Ok(appended) => return Ok(appended),
-            Err(AppendError::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Config;
     use crate::core::event::{ExecutionFinished, ExecutionStarted};
+    use crate::core::id::RecordId;
     use crate::core::state::State;
     use crate::log::MemoryLog;
 

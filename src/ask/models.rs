@@ -6,12 +6,10 @@ use serde::Serialize;
 
 use super::predict::item_name;
 use crate::core::event::Outcome;
-use crate::core::predict::score::Window;
+use crate::core::predict::score::{WINDOWS, Window};
 use crate::core::predict::signals::Signal;
 use crate::core::state::State;
 
-/// How many of the latest scored predictions each window holds.
-pub(crate) const WINDOWS: [usize; 3] = [100, 1_000, 10_000];
 /// Thresholds shown, of the outcomes judged most often.
 const THRESHOLDS_MAX: usize = 100;
 

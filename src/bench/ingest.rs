@@ -12,11 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::client::Connection;
 use super::{Case, Stopwatch, workload};
-use crate::actors::execution::Verdict;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud, stored};
-use crate::gateway;
+use crate::publisher::Verdict;
 use crate::runtime::Runtime;
 
 /// Agents that publish at the same time; each sends the events of one run and waits for the answer.
@@ -144,7 +143,7 @@ async fn through_http(config: &Config, directory: &Path, batches: &[Vec<NewRecor
     let mut config = Config { data_dir: directory.to_owned(), ..config.clone() };
     config.http.listen.set_port(0);
     let runtime = Runtime::start(&config, Clock::system()).await?;
-    let (server, address) = gateway::serve(&runtime, &config.http)?;
+    let (server, address) = runtime.serve_http(&config.http)?;
     let handle = server.handle();
     let serving = actix_rt::spawn(server);
     let count: usize = batches.iter().map(Vec::len).sum();

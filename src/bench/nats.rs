@@ -20,16 +20,16 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream as streams};
 
 use super::{Case, Stopwatch, forget_peak_memory, ingest, median, peak_memory_mb, replay, workload};
-use crate::actors::execution::Verdict;
-use crate::bus::{Subjects, Workspace};
 use crate::clock::Clock;
 use crate::config::{AppendMode, Config, Secret};
 use crate::core::event::{Kind, NewRecord, cloud};
 use crate::core::id::Seq;
 use crate::log::{EventLog, JetStreamLog};
 use crate::nats::{Nats, StreamKind};
+use crate::publisher::Verdict;
 use crate::role::Roles;
 use crate::runtime::Runtime;
+use crate::subject::{Subjects, Workspace};
 use server::Server;
 
 /// Publishes of one raw publisher that wait for their acknowledgement.

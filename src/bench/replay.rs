@@ -14,7 +14,7 @@ use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::embed::{self, Embedder};
 use crate::log::{Appended, EventLog, RedbLog, scan};
-use crate::runtime::{Runtime, open_log};
+use crate::runtime::Runtime;
 
 const APPEND_EVENTS: usize = 8_192;
 const RUNS: usize = 3;
@@ -23,7 +23,7 @@ const RUNS: usize = 3;
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let directory = scratch.join("replay");
     let config = Config { data_dir: directory.clone(), ..config.clone() };
-    let records = write_history(&open_log(&config, &directory, Clock::system())?, events).await?;
+    let records = write_history(&RedbLog::open(&directory, (&config).into(), Clock::system())?, events).await?;
     forget_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {

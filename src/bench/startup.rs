@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::{Case, Stopwatch, median};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::runtime::open_log;
+use crate::log::RedbLog;
 use crate::snapshot::Store;
 
 const RUNS: usize = 3;
@@ -43,7 +43,7 @@ fn start_once(config: &Config, snapshots: &str) -> anyhow::Result<(f64, u64)> {
     child.kill()?;
     child.wait()?;
     // What a killed process leaves is put in order here, not in the next start.
-    drop(open_log(config, &config.data_dir, Clock::system())?);
+    drop(RedbLog::open(&config.data_dir, config.into(), Clock::system())?);
     let said: serde_json::Value = serde_json::from_str(&said?)?;
     Ok((seconds, said["records"].as_u64().context("the started pml does not say how many records it has")?))
 }

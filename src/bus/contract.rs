@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Delivery, Pattern, SharedBus, Subject, Subjects, Subscription, Workspace};
+use super::{Delivery, SharedBus, Subscription};
 use crate::clock::entropy;
 use crate::core::id::SessionId;
+use crate::subject::{Pattern, Subject, Subjects, Workspace};
 
 /// Far more than any adapter needs on a busy machine; only a failing check waits this long.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,7 +8,8 @@ use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt, StreamExt, stream};
 
 use super::queue::{Queue, lock};
-use super::{Bus, BusError, Pattern, Subject, Subscription};
+use super::{Bus, BusError, Subscription};
+use crate::subject::{Pattern, Subject};
 
 #[derive(Default)]
 pub struct MemoryBus {

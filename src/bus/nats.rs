@@ -15,8 +15,9 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::queue::{Queue, lock};
-use super::{Bus, BusError, Pattern, Subject, Subscription};
+use super::{Bus, BusError, Subscription};
 use crate::nats::Nats;
+use crate::subject::{Pattern, Subject};
 
 /// Messages that wait for the connection; more are refused. While the connection is down, nothing is worth keeping longer.
 const OUTGOING_MAX: usize = 8_192;

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::{Delivery, Subject};
+use super::Delivery;
+use crate::subject::Subject;
 
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,

@@ -13,11 +13,11 @@ use serde_json::json;
 use super::output::Output;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::backup::{Decoder, of_log};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
 use crate::history::Rebuild;
+use crate::history::backup::{Decoder, of_log};
 
 #[derive(Args)]
 pub(super) struct BackupArguments {

@@ -15,7 +15,6 @@ use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::log::{Appended, EventLog, JetStreamLog, RedbLog};
-use crate::runtime::open_log;
 
 /// Records under way at once.
 const BATCH_RECORDS: usize = 4_096;
@@ -42,7 +41,7 @@ impl Log {
         } else if must_exist {
             Self::Directory(open_existing(Path::new(place), config)?)
         } else {
-            Self::Directory(open_log(config, Path::new(place), Clock::system())?)
+            Self::Directory(RedbLog::open(Path::new(place), config.into(), Clock::system())?)
         })
     }
 

@@ -11,9 +11,10 @@ use super::{Outcome, Place};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
-use crate::dead::{DeadLetter, DeadLetters};
-use crate::gateway::DeadLetterDto;
-use crate::nats::{Repeats, StreamDeadLetters};
+use crate::gateway::http::DeadLetterDto;
+use crate::log::StreamDeadLetters;
+use crate::log::{DeadLetter, DeadLetters};
+use crate::nats::Repeats;
 
 /// Letters read at once when all are sent again.
 const PAGE_LETTERS: usize = 500;

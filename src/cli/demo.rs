@@ -15,7 +15,6 @@ use crate::config::Config;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::state::State;
 use crate::dataset::Dataset;
-use crate::gateway;
 use crate::runtime::Runtime;
 
 const ROWS: usize = 8;
@@ -97,10 +96,10 @@ fn show(state: &State, output: &Output) {
 }
 
 async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, output: &Output) -> Result<(), Failure> {
-    let (server, address) = match gateway::serve(runtime, &config.http) {
+    let (server, address) = match runtime.serve_http(&config.http) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && !listen_is_fixed => {
             config.http.listen.set_port(0);
-            gateway::serve(runtime, &config.http)?
+            runtime.serve_http(&config.http)?
         }
         bound => bound?,
     };

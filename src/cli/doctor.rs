@@ -15,7 +15,6 @@ use crate::config::Config;
 use crate::core::state::State;
 use crate::embed;
 use crate::log::{EventLog, OpenError, RedbLog};
-use crate::runtime::open_log;
 use crate::templates;
 
 #[derive(Args)]
@@ -97,7 +96,7 @@ async fn check_log(directory: &Path, config: &Config) -> Finding {
     if !RedbLog::exists(directory) {
         return Finding::Note("no log yet".to_owned());
     }
-    let log = match open_log(config, directory, Clock::system()) {
+    let log = match RedbLog::open(directory, config.into(), Clock::system()) {
         Ok(log) => log,
         Err(OpenError::InUse { .. }) => return Finding::Good("in use by a running server".to_owned()),
         Err(error) => return Finding::Bad(format!("{error}; restore a copy, or move it away to start empty")),

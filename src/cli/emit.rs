@@ -8,13 +8,13 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::source::{Source, connect};
-use crate::bus::Subject;
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::history::Moment;
 use crate::history::pace::{Pace, Speed};
+use crate::subject::Subject;
 
 /// What to tell again, where and how fast.
 pub(super) struct Emission<'a> {

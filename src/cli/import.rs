@@ -11,7 +11,6 @@ use super::publish::Report;
 use super::remote::Remote;
 use super::source::{Source, connect};
 use super::{Outcome, Place};
-use crate::actors::execution::{PublishError, Verdict};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
@@ -19,6 +18,7 @@ use crate::core::id::Seq;
 use crate::dataset::{Dataset, Exporter, TRAIN};
 use crate::nats::{Queued, Repeats};
 use crate::publisher::Publisher;
+use crate::publisher::{PublishError, Verdict};
 use crate::runtime::Runtime;
 
 /// Events per request, and requests under way at once.

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::output::Output;
-use crate::gateway::{hash_key, new_key};
+use crate::gateway::http::{hash_key, new_key};
 
 #[derive(Args)]
 pub(super) struct Arguments {

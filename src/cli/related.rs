@@ -7,13 +7,13 @@ use super::output::Output;
 use super::remote::Remote;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::actors::measures::tool_vectors;
+use crate::ask::related::{RelatedDto, node};
 use crate::config::Config;
 use crate::core::graph::Node;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
+use crate::core::graph::measures::tool_vectors;
 use crate::core::id::Callee;
-use crate::gateway::{RelatedDto, node};
 use crate::history::Moment;
 
 #[derive(Args)]

@@ -8,15 +8,15 @@ use super::emit::{self, Emission};
 use super::output::Output;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::bus::Subject;
+use crate::ask::catalogue;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::Kind;
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::gateway::answers;
 use crate::history::pace::Speed;
 use crate::history::{Archive, Moment, Rebuild};
+use crate::subject::Subject;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -90,7 +90,7 @@ pub(super) async fn copy(source: &Source, to: Moment, into: &mut Rebuild, output
 
 /// Position, digest and counts.
 fn print(state: &State, output: &Output) {
-    let known = answers::state(state);
+    let known = catalogue::state(state);
     output.json(&known);
     output.say(format!("state at {}, digest {}", state.applied(), state.digest()));
     let sizes = ["tools", "capabilities", "edges", "traces", "open_executions", "intents", "texts_embedded"];

@@ -10,7 +10,6 @@ use super::output::Output;
 use super::{Failure, Outcome};
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
-use crate::gateway;
 use crate::role::{Role, Roles};
 use crate::runtime::Runtime;
 
@@ -49,7 +48,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     } else {
         return Err(anyhow::anyhow!("--roles needs --nats: an embedded pml is one process").into());
     };
-    let (server, address) = gateway::serve(&runtime, &config.http)?;
+    let (server, address) = runtime.serve_http(&config.http)?;
     let applied = runtime.views.current().applied();
     if on_nats {
         output.say(format!("pml listens on http://{address} with the log on NATS ({applied} records): {}", runtime.roles));

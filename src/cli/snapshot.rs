@@ -13,7 +13,7 @@ use super::{Outcome, Place};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
-use crate::gateway::{snapshot_dto, snapshot_listed};
+use crate::gateway::http::{snapshot_dto, snapshot_listed};
 use crate::snapshot::{self, About, Fetched, Origin, SnapshotError, Store, Taken, config_hash};
 
 #[derive(Subcommand)]

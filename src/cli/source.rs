@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::Place;
 use super::remote::Remote;
 use crate::ask::Asker;
-use crate::bus::Subjects;
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
@@ -15,8 +14,8 @@ use crate::core::state::State;
 use crate::history::{Archive, Moment};
 use crate::log::{JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
-use crate::runtime::open_log;
 use crate::snapshot::{self, Store};
+use crate::subject::Subjects;
 
 const BATCH_RECORDS: usize = 4_096;
 
@@ -129,7 +128,7 @@ impl Source {
 /// A log that must be there already.
 pub(super) fn open_existing(directory: &Path, config: &Config) -> anyhow::Result<RedbLog> {
     anyhow::ensure!(RedbLog::exists(directory), "{} holds no pml log", directory.display());
-    Ok(open_log(config, directory, Clock::system())?)
+    Ok(RedbLog::open(directory, config.into(), Clock::system())?)
 }
 
 /// Connects to NATS, and makes the streams of the workspace if they are missing.

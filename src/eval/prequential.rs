@@ -10,13 +10,12 @@ use super::metrics::Means;
 use super::next::Found;
 use super::next_rankers::{NextRanker, Place};
 use super::rankers::Ranker;
-use crate::actors::measures::tool_vectors;
-use crate::actors::trace::trace_record;
 use crate::ask::{embed_lacking, question};
 use crate::core::event::{Event, NewRecord, Record, ToolRegistered, TraceCompleted};
 use crate::core::graph::Node;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::Measures;
+use crate::core::graph::measures::tool_vectors;
 use crate::core::id::{Callee, RecordId, Seq, ToolId};
 use crate::core::predict::evidence::Evidence;
 use crate::core::rank::{Index, Question};
@@ -190,5 +189,5 @@ pub fn records_of_state(state: &State) -> impl Iterator<Item = Record> {
 /// What closes the execution that this fact finishes.
 fn closing(fact: &NewRecord, open: &Executions) -> Option<NewRecord> {
     let Event::ExecutionFinished(finished) = &fact.event else { return None };
-    Some(trace_record(&finished.execution, open.get(&finished.execution)?))
+    Some(open.get(&finished.execution)?.closing_record(&finished.execution))
 }

@@ -10,7 +10,6 @@ use crate::core::event::{NewRecord, Record};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::log::{AppendError, EventLog, OpenError, ReadError, RedbLog};
-use crate::runtime::open_log;
 
 /// Records written at once.
 const BATCH_RECORDS: usize = 8_192;
@@ -42,7 +41,7 @@ impl Rebuild {
     /// Begins what will be the data directory `target`, which must not hold anything.
     pub fn begin(target: &Path, config: &Config, clock: Clock) -> Result<Self, RebuildError> {
         let staging = Staging::new(target)?;
-        let log = open_log(config, staging.path(), clock)?;
+        let log = RedbLog::open(staging.path(), config.into(), clock)?;
         Ok(Self { log, staging, state: State::default(), waiting: Vec::new() })
     }
 

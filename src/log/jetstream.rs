@@ -19,6 +19,7 @@
 
 mod atomic;
 mod batch;
+mod dead;
 mod follower;
 mod known;
 mod message;
@@ -38,6 +39,7 @@ use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::nats::{Nats, NatsError, StreamKind};
+pub use dead::StreamDeadLetters;
 use known::Known;
 use message::Encoded;
 use scan::Scans;

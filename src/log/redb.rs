@@ -30,9 +30,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::recent::Recent;
 use super::{AppendError, Appended, EventLog, OpenError, ReadError};
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
-use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
+use crate::log::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use block::scan;
 use ids::RUNS;
 use writer::{Encoded, Job, Writer};
@@ -57,6 +58,16 @@ pub struct RedbOptions {
     pub queue_appends_max: usize,
     /// Dead letters kept; the oldest go first.
     pub dead_letters_max: usize,
+}
+
+impl From<&Config> for RedbOptions {
+    fn from(config: &Config) -> Self {
+        Self {
+            group_records_max: config.log.group_records_max,
+            queue_appends_max: config.log.queue_appends_max,
+            dead_letters_max: config.dead.letters_max,
+        }
+    }
 }
 
 pub struct RedbLog {

@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::{Nats, NatsError, streams};
-use crate::actors::turn::Turn;
 use crate::clock::monotonic;
+use crate::lease::LeaseState;
 
 /// Parts of its length: after one the holder writes, and gives the server one more to answer.
 const PARTS: u32 = 4;
@@ -29,7 +29,7 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// A share in something that one process does at a time. Goes on waiting or holding until it is released or dropped.
 pub struct Lease {
-    turn: watch::Receiver<Turn>,
+    state: watch::Receiver<LeaseState>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -43,7 +43,7 @@ struct Note {
 }
 
 impl Lease {
-    /// Stands in line for `what`. Makes the bucket of the workspace if it is missing. Returns when it is known whose turn it is, or
+    /// Stands in line for `what`. Makes the bucket of the workspace if it is missing. Returns when it is known who holds it, or
     /// after a while without.
     pub async fn seek(nats: &Nats, what: &'static str, holder: String, length: Duration) -> Result<Self, NatsError> {
         let bucket = format!("pml_{}_leases", nats.subjects().workspace());
@@ -54,19 +54,19 @@ impl Lease {
             jetstream.get_key_value(bucket).await.map_err(|error| NatsError::Stream { stream, source: error.into() })
         });
         let store = opening.await?;
-        let (sender, mut turn) = watch::channel(Turn::Waiting(None));
+        let (sender, mut state) = watch::channel(LeaseState::Waiting(None));
         let (stop, stopping) = watch::channel(false);
         let length_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        let claim = Claim { store, what, note: Note { holder, length_ms }, length, turn: sender };
+        let claim = Claim { store, what, note: Note { holder, length_ms }, length, state: sender };
         let task = nats.spawn(claim.run(stopping));
-        if timeout(length, turn.wait_for(|turn| *turn != Turn::Waiting(None))).await.is_err() {
+        if timeout(length, state.wait_for(|state| *state != LeaseState::Waiting(None))).await.is_err() {
             tracing::warn!(what, "it is not known yet which process has the lease");
         }
-        Ok(Self { turn, stop, task })
+        Ok(Self { state, stop, task })
     }
 
-    pub fn turn(&self) -> watch::Receiver<Turn> {
-        self.turn.clone()
+    pub fn state(&self) -> watch::Receiver<LeaseState> {
+        self.state.clone()
     }
 
     /// Lets the next one have it at once.
@@ -110,7 +110,7 @@ struct Claim {
     what: &'static str,
     note: Note,
     length: Duration,
-    turn: watch::Sender<Turn>,
+    state: watch::Sender<LeaseState>,
 }
 
 impl Claim {
@@ -122,10 +122,10 @@ impl Claim {
             match look {
                 Ok(Some(revision)) => {
                     tracing::info!(what = self.what, "this process has the lease");
-                    self.turn.send_replace(Turn::Held);
+                    self.state.send_replace(LeaseState::Held);
                     self.hold(revision, &mut stop).await;
                     seen = None;
-                    self.turn.send_replace(Turn::Waiting(None));
+                    self.state.send_replace(LeaseState::Waiting(None));
                 }
                 Ok(None) => self.tell(seen.as_ref()),
                 Err(error) => tracing::debug!(what = self.what, error, "cannot look at the lease"),
@@ -136,11 +136,11 @@ impl Claim {
 
     /// Says once who is waited for.
     fn tell(&self, seen: Option<&Seen>) {
-        let waiting = Turn::Waiting(seen.map(|seen| seen.note.holder.clone()));
-        if *self.turn.borrow() != waiting {
+        let waiting = LeaseState::Waiting(seen.map(|seen| seen.note.holder.clone()));
+        if *self.state.borrow() != waiting {
             let holder = seen.map_or("nobody yet", |seen| seen.note.holder.as_str());
             tracing::info!(what = self.what, holder, "another process has the lease; this one waits until it is gone");
-            self.turn.send_replace(waiting);
+            self.state.send_replace(waiting);
         }
     }
 

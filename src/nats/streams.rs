@@ -8,8 +8,8 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stor
 use async_nats::jetstream::{self, ErrorCode};
 
 use super::NatsError;
-use crate::bus::Subjects;
 use crate::config;
+use crate::subject::Subjects;
 
 /// A server that has just elected a leader may need a moment before it answers.
 const ATTEMPTS_MAX: u32 = 20;

@@ -12,13 +12,14 @@ use crate::actors::measures::{self, MeasuresParts};
 use crate::actors::prediction::{self, PredictionParts};
 use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::trace::{self, TraceParts};
-use crate::actors::turn::{Turn, in_turn};
 use crate::config::{Config, Serve};
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::embed::SharedEmbedder;
+use crate::lease::{LeaseState, while_leased};
+use crate::publisher::Announce;
 use crate::role::Role;
 
 impl Runtime {
@@ -26,12 +27,12 @@ impl Runtime {
     pub(super) fn start_roles(
         &mut self,
         config: &Config,
-        (limits, address, turn): (Arc<Limits>, execution::Door, watch::Receiver<Turn>),
+        (limits, address, lease): (Arc<Limits>, Announce, watch::Receiver<LeaseState>),
         embedder: SharedEmbedder,
         stopping: watch::Receiver<bool>,
     ) {
         if self.roles.contains(Role::Execution) {
-            self.start_execution(config, limits, address, (turn, stopping.clone()));
+            self.start_execution(config, limits, address, (lease, stopping.clone()));
         }
         if self.roles.contains(Role::Trace) {
             self.start_trace(config, stopping.clone());
@@ -48,8 +49,8 @@ impl Runtime {
         &mut self,
         config: &Config,
         limits: Arc<Limits>,
-        address: execution::Door,
-        (turn, stopping): (watch::Receiver<Turn>, watch::Receiver<bool>),
+        address: Announce,
+        (lease, stopping): (watch::Receiver<LeaseState>, watch::Receiver<bool>),
     ) {
         let admitting = ExecutionParts {
             log: Arc::clone(&self.log),
@@ -60,12 +61,12 @@ impl Runtime {
             settings: config.execution.clone(),
             metrics: Arc::clone(&self.metrics),
             address,
-            rush: self.rush.clone(),
+            burst: self.burst.clone(),
             stop: stopping.clone(),
         };
         self.supervise("execution", 1, stopping.clone(), move || {
             let admitting = admitting.clone();
-            in_turn(turn.clone(), stopping.clone(), move |end| {
+            while_leased(lease.clone(), stopping.clone(), move |end| {
                 execution::run(ExecutionParts { stop: end, ..admitting.clone() })
             })
         });
@@ -77,7 +78,7 @@ impl Runtime {
             views: self.views.clone(),
             clock: self.clock.clone(),
             settings: config.trace.clone(),
-            rush: self.rush.clone(),
+            burst: self.burst.clone(),
             stop: stopping.clone(),
         };
         self.supervise("trace", 2, stopping, move || trace::run(closing.clone()));

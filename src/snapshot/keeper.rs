@@ -7,11 +7,12 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::{About, Listed, Manifest, Origin, SnapshotError, Store, config_hash, create, list, prune};
-use crate::actors::graph_sync::Views;
-use crate::bus::{SharedBus, Subjects};
+use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::log::SharedLog;
+use crate::subject::Subjects;
+use crate::views::Views;
 
 /// What `notify.<what>` says about a snapshot.
 const NOTICE: &str = "snapshot_taken";
@@ -27,7 +28,7 @@ pub struct Keeper {
     /// Snapshots kept; the oldest go first.
     keep: usize,
     /// Held by whoever takes one.
-    turn: Mutex<()>,
+    taking: Mutex<()>,
 }
 
 impl Keeper {
@@ -47,13 +48,13 @@ impl Keeper {
             clock: clock.clone(),
             config_hash: config_hash(config),
             keep: config.snapshots.keep,
-            turn: Mutex::default(),
+            taking: Mutex::default(),
         }
     }
 
     /// Takes a snapshot of everything that is in the log by now, removes those that are too many, and tells subscribers.
     pub async fn take(&self) -> Result<Manifest, SnapshotError> {
-        let _turn = self.turn.lock().await;
+        let _taking = self.taking.lock().await;
         let tail = *self.log.tail().borrow();
         let state = self.views.at_least(tail).await.ok_or(SnapshotError::Interrupted)?;
         let origin = Origin::of(self.log.as_ref(), state.applied()).await?.ok_or(SnapshotError::Empty)?;

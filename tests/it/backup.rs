@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pml::gateway::{hash_key, new_key};
+use pml::gateway::http::{hash_key, new_key};
 use serde_json::json;
 use tempfile::TempDir;
 

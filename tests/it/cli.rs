@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use pml::core::id::Seq;
 use pml::core::state::State;
-use pml::gateway::hash_key;
+use pml::gateway::http::hash_key;
 use pml::log::EventLog;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -1,5 +1,5 @@
 use pml::clock::Clock;
-use pml::dead::{DeadLetter, DeadLetters, NewDeadLetter};
+use pml::log::{DeadLetter, DeadLetters, NewDeadLetter};
 use pml::log::{RedbLog, RedbOptions};
 use tempfile::TempDir;
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pml::actors::execution::{PublishError, Verdict};
 use pml::clock::Clock;
 use pml::config::Config;
 use pml::core::event::{Event, NewRecord, Record, cloud};
 use pml::core::id::{ExecutionId, RecordId, Seq};
 use pml::core::state::State;
 use pml::log::SharedLog;
+use pml::publisher::{PublishError, Verdict};
 use pml::runtime::Runtime;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pml::gateway::{hash_key, new_key};
+use pml::gateway::http::{hash_key, new_key};
 use serde_json::{Value, json};
 
 use crate::run::{finished, started, step, whole};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pml::actors::turn::Turn;
+use pml::lease::LeaseState;
 use pml::nats::Lease;
 use serde_json::json;
 
@@ -22,21 +22,21 @@ async fn a_lease_is_held_by_one_and_passes_on_when_it_is_released_or_its_holder_
         (Lease::seek(&nats, "trainer", holder.to_owned(), LENGTH).await.unwrap(), nats)
     };
     let (first, _connection) = seek("first").await;
-    assert_eq!(*first.turn().borrow(), Turn::Held);
+    assert_eq!(*first.state().borrow(), LeaseState::Held);
     let (second, second_connection) = seek("second").await;
-    assert_eq!(*second.turn().borrow(), Turn::Waiting(Some("first".to_owned())));
+    assert_eq!(*second.state().borrow(), LeaseState::Waiting(Some("first".to_owned())));
     // Longer than a lease: the holder goes on writing.
     tokio::time::sleep(LENGTH * 2).await;
-    assert_eq!((&*first.turn().borrow(), second.turn().borrow().is_held()), (&Turn::Held, false));
+    assert_eq!((&*first.state().borrow(), second.state().borrow().is_held()), (&LeaseState::Held, false));
 
-    let mut turn = second.turn();
+    let mut state = second.state();
     first.release().await;
-    turn.wait_for(Turn::is_held).await.unwrap();
+    state.wait_for(LeaseState::is_held).await.unwrap();
     let (third, _connection) = seek("third").await;
-    assert_eq!(*third.turn().borrow(), Turn::Waiting(Some("second".to_owned())));
+    assert_eq!(*third.state().borrow(), LeaseState::Waiting(Some("second".to_owned())));
     // Dies without a word: its threads go with its connection.
     drop((second, second_connection));
-    third.turn().wait_for(Turn::is_held).await.unwrap();
+    third.state().wait_for(LeaseState::is_held).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,12 +44,12 @@ async fn a_holder_without_a_server_stops_before_its_time_is_over_and_goes_on_whe
     let mut server = NatsServer::start();
     let nats = connect(&settings(&[server.url()])).await;
     let lease = Lease::seek(&nats, "trainer", "only".to_owned(), LENGTH).await.unwrap();
-    let mut turn = lease.turn();
+    let mut state = lease.state();
     server.kill9();
-    let gone = tokio::time::timeout(LENGTH, turn.wait_for(|turn| !turn.is_held()));
+    let gone = tokio::time::timeout(LENGTH, state.wait_for(|state| !state.is_held()));
     assert!(gone.await.is_ok(), "still believes that it holds the lease");
     server.run();
-    turn.wait_for(Turn::is_held).await.unwrap();
+    state.wait_for(LeaseState::is_held).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,8 @@ use pml::bus::contract::{Lag, upholds_the_contract};
 use pml::bus::{NatsBus, SharedBus};
 use pml::clock::Clock;
 use pml::config::{self, Secret};
-use pml::nats::{Nats, StreamDeadLetters, StreamKind};
+use pml::log::StreamDeadLetters;
+use pml::nats::{Nats, StreamKind};
 use tempfile::TempDir;
 
 use crate::dead_letters::{lists_page_by_page_and_removes, the_oldest_give_way};

@@ -4,9 +4,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pml::bus::Subjects;
 use pml::config::{self, Config, Secret};
 use pml::nats::Nats;
+use pml::subject::Subjects;
 use tempfile::TempDir;
 
 use crate::server::eventually;

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use pml::bus::{Pattern, Subject};
+use pml::subject::{Pattern, Subject};
 use serde_json::{Value, json};
 
 use crate::server::{Server, eventually};

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all, ready};
-use pml::actors::execution::{PublishError, Verdict};
 use pml::clock::Clock;
 use pml::core::event::{NewRecord, Record};
 use pml::core::id::{RecordId, Seq};
 use pml::failpoint;
 use pml::log::faulty::{Fault, FaultyLog};
 use pml::log::{AppendError, Appended, EventLog, MemoryLog, ReadError, SharedLog};
+use pml::publisher::{PublishError, Verdict};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot, watch};
 

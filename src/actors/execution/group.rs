@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Item, Verdict};
-use crate::actors::Failure;
+use super::Item;
+use crate::actors::ActorFailure;
 use crate::core::event::cloud;
 use crate::core::execution::admit;
 use crate::core::id::{ExecutionId, Seq};
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
 use crate::core::trace::Executions;
-use crate::dead::{DeadLetters, NewDeadLetter};
 use crate::log::{Appended, SharedLog};
+use crate::log::{DeadLetters, NewDeadLetter};
+use crate::publisher::Verdict;
 
 /// Events decided at once.
 pub(super) const EVENTS_MAX: usize = 8_192;
@@ -86,7 +87,7 @@ impl Group {
     }
 
     /// The only write: append what was admitted, then bury what was refused, unless the log turns out to hold it already.
-    pub(super) async fn write(self, log: SharedLog, dead: Arc<dyn DeadLetters>) -> Result<Settled, Failure> {
+    pub(super) async fn write(self, log: SharedLog, dead: Arc<dyn DeadLetters>) -> Result<Settled, ActorFailure> {
         let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
         // Also when nothing was admitted: once this returns, the groups before this one are in the log, and what repeats an event of
         // theirs is found.
@@ -117,7 +118,7 @@ impl Group {
     }
 }
 
-async fn find(log: &SharedLog, item: &Item) -> Result<Option<Seq>, Failure> {
+async fn find(log: &SharedLog, item: &Item) -> Result<Option<Seq>, ActorFailure> {
     match &item.content {
         Ok(fact) => Ok(log.find(fact.id).await?),
         Err(_) => Ok(None),

@@ -13,6 +13,7 @@ use super::pagerank::{PageRank, pagerank};
 use super::{adamic_adar, hybrid, path};
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::core::vectors::TextHash;
 
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
@@ -116,6 +117,15 @@ impl Measures {
     pub fn alpha(&self, has_context: bool) -> f64 {
         hybrid::alpha(has_context, self.adjacency.edge_count(), self.adjacency.density())
     }
+}
+
+/// The vectors of the tools' texts, by the tools' positions in `state`.
+pub fn tool_vectors(state: &State) -> Vec<Option<&[f32]>> {
+    let vector = |position| {
+        let text = state.tools.at(position).text()?;
+        state.vectors.get(TextHash::of(&text)).map(|vector| &**vector)
+    };
+    (0..).take(state.tools.len()).map(vector).collect()
 }
 
 #[cfg(test)]

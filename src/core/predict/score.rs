@@ -45,6 +45,9 @@ pub struct Scored {
     pub p_right: f64,
 }
 
+/// The sizes of the windows that quality is reported over, in scored predictions.
+pub(crate) const WINDOWS: [usize; 3] = [100, 1_000, 10_000];
+
 /// Means over scored predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {

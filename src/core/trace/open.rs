@@ -9,6 +9,8 @@ use crate::core::event::{
 use crate::core::id::{Callee, ExecutionId, RecordId, SessionId, StepId};
 use crate::core::time::Timestamp;
 
+/// The source of the records that close executions.
+const SOURCE: &str = "pml/trace";
 /// `error_kind` of a step that was started and never finished.
 pub const UNFINISHED: &str = "unfinished";
 
@@ -202,6 +204,20 @@ impl OpenExecution {
             ended: ended.or(started).unwrap_or(Timestamp::from_micros(0)),
             abandoned,
             code: outcome.and_then(|outcome| outcome.code.clone()),
+        }
+    }
+
+    /// The record that closes this execution. Its id follows from the execution's, so that closing twice is one record.
+    pub fn closing_record(&self, execution: &ExecutionId) -> NewRecord {
+        let trace = self.complete(execution, !self.has_finished());
+        let cause = self.started_by();
+        let cause_text = cause.map(|id| id.to_string()).unwrap_or_default();
+        NewRecord {
+            id: RecordId::derived(trace.started, &["trace.completed", execution.as_str(), &cause_text]),
+            time: trace.ended,
+            source: SOURCE.into(),
+            causation: cause,
+            event: Event::TraceCompleted(trace),
         }
     }
 

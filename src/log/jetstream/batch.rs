@@ -11,9 +11,9 @@ use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
 
 use super::message::Encoded;
-use crate::bus::Subjects;
 use crate::core::id::Seq;
 use crate::log::error::Source;
+use crate::subject::Subjects;
 
 /// Messages in one batch; the server's limit.
 pub(super) const MESSAGES_MAX: usize = 1_000;

@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::batch::{self, SendError};
 use super::known::Known;
 use super::message::Encoded;
-use crate::bus::Subjects;
 use crate::config::AppendMode;
 use crate::core::id::{RecordId, Seq};
 use crate::log::error::Source;
 use crate::log::{AppendError, Appended};
 use crate::nats::Nats;
+use crate::subject::Subjects;
 
 /// How often an append is tried before its callers are told that it failed, and the pause between two attempts. A server that was
 /// killed is back, and a cluster has a new leader, long before.

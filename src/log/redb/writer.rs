@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
-use crate::dead::NewDeadLetter;
+use crate::log::NewDeadLetter;
 use crate::log::recent::Recent;
 
 /// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the

@@ -15,12 +15,12 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::watch;
 
-use super::{Nats, StreamKind};
-use crate::actors::execution::{Incoming, PublishError};
 use crate::clock::Clock;
 use crate::core::event::cloud;
 use crate::core::intake::Limits;
+use crate::nats::{Nats, StreamKind};
 use crate::publisher::Publisher;
+use crate::publisher::{Incoming, PublishError};
 
 /// The origin that dead letters show.
 const ORIGIN: &str = "nats";

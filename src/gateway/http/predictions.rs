@@ -9,8 +9,9 @@ use serde_json::json;
 use super::Gateway;
 use super::error::ApiError;
 use super::stream::{HEARTBEAT, OpenStream};
-use crate::bus::{Delivery, Pattern, Subscription};
+use crate::bus::{Delivery, Subscription};
 use crate::core::id::SessionId;
+use crate::subject::Pattern;
 
 /// Predictions that wait for a reader. One that is slower is told how many it missed.
 const QUEUE_LEN_MAX: usize = 256;

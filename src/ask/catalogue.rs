@@ -1,21 +1,34 @@
-//! Questions about what is known, as functions of a view: HTTP (`read`) and the NATS service give the same answers.
+//! The catalogue: tools, capabilities, edges and the state as lists and numbers, as functions of a view. HTTP and the NATS service
+//! give the same answers.
+
+mod dto;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::dto::{CapabilityDto, EdgeDto, ToolDto};
+use super::AskError;
 use crate::core::event::Kind;
 use crate::core::state::State;
+use dto::{CapabilityDto, EdgeDto, ToolDto};
 
 const PAGE_DEFAULT: usize = 100;
-pub(super) const PAGE_MAX: usize = 1_000;
+pub(crate) const PAGE_MAX: usize = 1_000;
 const EDGES_MAX: usize = 100_000;
 
 /// A question that makes no sense, by the field that is wrong.
 pub(crate) struct Refused {
     pub(crate) field: &'static str,
     pub(crate) problem: String,
+}
+
+impl From<AskError> for Refused {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Invalid { field, problem } => Self { field, problem },
+            AskError::Embed(error) => Self { field: "intent", problem: error.to_string() },
+        }
+    }
 }
 
 /// A question asked as a JSON object, or as nothing.
@@ -28,12 +41,12 @@ pub(crate) fn question<Q: DeserializeOwned>(value: &Value) -> Result<Q, Refused>
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
-    pub(super) after: Option<String>,
-    pub(super) limit: Option<usize>,
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<usize>,
 }
 
 impl Page {
-    pub(super) fn limit(&self, max: usize) -> Result<usize, Refused> {
+    pub(crate) fn limit(&self, max: usize) -> Result<usize, Refused> {
         match self.limit.unwrap_or(PAGE_DEFAULT) {
             limit if (1..=max).contains(&limit) => Ok(limit),
             limit => Err(Refused { field: "limit", problem: format!("is {limit}, it must be from 1 to {max}") }),

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::Nats;
-use crate::actors::graph_sync::Views;
+use crate::ask::Asker;
+use crate::ask::catalogue::{self, Refused, question};
 use crate::ask::models::models;
-use crate::ask::{AskError, Asker};
-use crate::gateway::answers::{self, Refused, question};
+use crate::nats::Nats;
+use crate::views::Views;
 
 /// What answers rest on.
 #[derive(Clone)]
@@ -33,10 +33,10 @@ const QUESTIONS: [(&str, Answer); 10] = [
     ("models", |known, _| Ok(json!(models(&known.views.current())))),
     ("search_tools", |known, asked| Ok(json!(known.asker.search_tools(question(asked)?)?))),
     ("search_capabilities", |known, asked| Ok(json!(known.asker.search_capabilities(question(asked)?)?))),
-    ("tools", |known, asked| answers::tools(&known.views.current(), &question(asked)?)),
-    ("capabilities", |known, asked| answers::capabilities(&known.views.current(), &question(asked)?)),
-    ("graph", |known, asked| answers::graph(&known.views.current(), &question(asked)?)),
-    ("state", |known, _| Ok(answers::state(&known.views.current()))),
+    ("tools", |known, asked| catalogue::tools(&known.views.current(), &question(asked)?)),
+    ("capabilities", |known, asked| catalogue::capabilities(&known.views.current(), &question(asked)?)),
+    ("graph", |known, asked| catalogue::graph(&known.views.current(), &question(asked)?)),
+    ("state", |known, _| Ok(catalogue::state(&known.views.current()))),
 ];
 
 /// Questions answered at the same time by one endpoint.
@@ -103,15 +103,6 @@ fn respond(payload: &[u8], answer: Answer, known: &Known) -> Result<Bytes, Error
     match answer(known, &asked) {
         Ok(answer) => Ok(answer.to_string().into()),
         Err(Refused { field, problem: text }) => Err(problem(400, format!("{field}: {text}"))),
-    }
-}
-
-impl From<AskError> for Refused {
-    fn from(error: AskError) -> Self {
-        match error {
-            AskError::Invalid { field, problem } => Self { field, problem },
-            AskError::Embed(error) => Self { field: "intent", problem: error.to_string() },
-        }
     }
 }
 

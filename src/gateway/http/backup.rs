@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use super::Gateway;
 use super::error::ApiError;
 use super::stream::OpenStream;
-use crate::backup;
+use crate::history::backup;
 
 pub(super) async fn get(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let max = gateway.settings.streams_max;

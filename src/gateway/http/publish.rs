@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use super::Gateway;
 use super::dto::PublishAnswer;
 use super::error::{ApiError, retry_after};
-use crate::actors::execution::{Incoming, Verdict};
 use crate::core::event::cloud;
 use crate::core::refusal::Refusal;
+use crate::publisher::{Incoming, Verdict};
 
 const ORIGIN: &str = "http";
 /// How much of an oversized body is read and thrown away, so that the client gets to read the answer.

@@ -5,9 +5,9 @@ use actix_web::web::{Data, Query};
 use serde::Deserialize;
 
 use super::Gateway;
-use super::answers::{PAGE_MAX, Page};
-use super::dto::related::{RelatedDto, node};
 use super::error::ApiError;
+use crate::ask::catalogue::{PAGE_MAX, Page};
+use crate::ask::related::{RelatedDto, node};
 use crate::core::graph::Node;
 use crate::core::id::Callee;
 use crate::core::state::State;

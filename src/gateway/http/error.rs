@@ -7,12 +7,12 @@ use actix_web::web::{JsonConfig, QueryConfig};
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde_json::json;
 
-use super::answers::Refused;
-use crate::actors::execution::PublishError;
 use crate::ask::AskError;
+use crate::ask::catalogue::Refused;
 use crate::bus::BusError;
 use crate::config::Scope;
 use crate::log::ReadError;
+use crate::publisher::PublishError;
 use crate::publisher::RedriveError;
 use crate::snapshot::SnapshotError;
 

@@ -5,23 +5,23 @@ use actix_web::web::{Data, Path, Query};
 use serde_json::json;
 
 use super::Gateway;
-use super::answers::{self, GraphQuery, Page};
 use super::dto::TraceDto;
 use super::error::ApiError;
-use crate::actors::turn::Turn;
+use crate::ask::catalogue::{self, GraphQuery, Page};
 use crate::ask::models::models as known_models;
 use crate::core::id::ExecutionId;
+use crate::lease::LeaseState;
 
 pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(answers::tools(&gateway.views.current(), &page)?))
+    Ok(HttpResponse::Ok().json(catalogue::tools(&gateway.views.current(), &page)?))
 }
 
 pub(super) async fn capabilities(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(answers::capabilities(&gateway.views.current(), &page)?))
+    Ok(HttpResponse::Ok().json(catalogue::capabilities(&gateway.views.current(), &page)?))
 }
 
 pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(answers::graph(&gateway.views.current(), &query)?))
+    Ok(HttpResponse::Ok().json(catalogue::graph(&gateway.views.current(), &query)?))
 }
 
 pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
@@ -42,7 +42,7 @@ pub(super) async fn models(gateway: Data<Gateway>) -> HttpResponse {
 }
 
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
-    HttpResponse::Ok().json(answers::state(&gateway.views.current()))
+    HttpResponse::Ok().json(catalogue::state(&gateway.views.current()))
 }
 
 /// The process runs.
@@ -57,7 +57,7 @@ pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
     // A busy fold is always a little behind; one that stands still is the trouble, and shows as a growing distance.
     let mut body =
         json!({"ready": accepting, "applied_seq": applied.0, "tail_seq": tail.0, "behind": tail.0 - applied.0.min(tail.0)});
-    if let Turn::Waiting(holder) = gateway.publisher.turn() {
+    if let LeaseState::Waiting(holder) = gateway.publisher.lease() {
         body["waiting"] = json!({"for": "execution", "held_by": holder});
     }
     if accepting { HttpResponse::Ok().json(body) } else { HttpResponse::ServiceUnavailable().json(body) }

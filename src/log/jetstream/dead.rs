@@ -10,12 +10,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 
-use super::{Nats, StreamKind};
-use crate::bus::Subjects;
 use crate::clock::Clock;
 use crate::core::time::Timestamp;
-use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
 use crate::log::{AppendError, ReadError};
+use crate::log::{DeadLetter, DeadLetters, NewDeadLetter};
+use crate::nats::{Nats, StreamKind};
+use crate::subject::Subjects;
 
 const AT: &str = "Pml-At";
 const REASON: &str = "Pml-Reason";

@@ -1,0 +1,131 @@
+//! The shapes of tools, capabilities and edges in answers. Conversions from the domain stand here and nowhere else.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::core::capability::Capability;
+use crate::core::event::Json;
+use crate::core::graph::edge::{EdgeCounter, EdgeKind};
+use crate::core::graph::{EdgeKey, Node};
+use crate::core::state::State;
+use crate::core::tool::Tool;
+
+#[derive(Serialize)]
+pub(super) struct ToolDto<'a> {
+    tool: &'a str,
+    server: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<&'a RawValue>,
+    /// Called before it was registered.
+    stub: bool,
+    removed: bool,
+    calls: u64,
+    success_rate: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mean_duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_used: Option<String>,
+}
+
+impl<'a> From<&'a Tool> for ToolDto<'a> {
+    fn from(tool: &'a Tool) -> Self {
+        let registration = tool.registration.as_deref();
+        Self {
+            tool: tool.id.as_str(),
+            server: tool.id.server(),
+            name: registration.map_or(tool.id.name(), |registration| &registration.name),
+            description: registration.map(|registration| registration.description.as_str()),
+            input_schema: registration.and_then(|registration| raw(registration.input_schema.as_ref())),
+            stub: tool.is_stub(),
+            removed: tool.removed,
+            calls: tool.calls,
+            success_rate: tool.success_rate(),
+            mean_duration_ms: tool.duration_total_ms.checked_div(tool.timed_calls),
+            last_used: tool.last_used.map(|at| at.to_string()),
+        }
+    }
+}
+
+fn raw(json: Option<&Json>) -> Option<&RawValue> {
+    json.map(|json| serde_json::from_str(json.as_str()).expect("Json holds valid JSON"))
+}
+
+#[derive(Serialize)]
+pub(super) struct CapabilityDto<'a> {
+    capability: String,
+    name: &'a str,
+    description: &'a str,
+    status: &'static str,
+    level: u32,
+    usage_count: u64,
+    success_rate: f64,
+    /// Calls in canonical order; `flow` joins their positions.
+    calls: Vec<String>,
+    flow: &'a [(u16, u16)],
+    parents: Vec<String>,
+    intents: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters_schema: Option<&'a RawValue>,
+    first_seq: u64,
+    last_seq: u64,
+}
+
+impl<'a> CapabilityDto<'a> {
+    pub(super) fn new(capability: &'a Capability, state: &State) -> Self {
+        Self {
+            capability: capability.id.to_string(),
+            name: &capability.name,
+            description: &capability.description,
+            status: capability.status.name(),
+            level: capability.level,
+            usage_count: capability.usage,
+            success_rate: capability.success_rate(),
+            calls: capability.structure.calls.iter().map(ToString::to_string).collect(),
+            flow: &capability.structure.flow,
+            parents: capability.parents.iter().map(|parent| state.callee(*parent).to_string()).collect(),
+            intents: capability.intents.iter().map(AsRef::as_ref).collect(),
+            code: capability.code.as_deref(),
+            parameters_schema: raw(capability.parameters_schema.as_ref()),
+            first_seq: capability.first_seq.0,
+            last_seq: capability.last_seq.0,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct EdgeDto {
+    from: String,
+    to: String,
+    kind: &'static str,
+    source: &'static str,
+    pub(super) weight: f64,
+    pub(super) observations: u32,
+    successes: u32,
+    last_seq: u64,
+}
+
+impl EdgeDto {
+    pub(super) fn new(state: &State, (from, to, kind): EdgeKey, counter: &EdgeCounter) -> Self {
+        Self {
+            from: state.callee(from).to_string(),
+            to: state.callee(to).to_string(),
+            kind: kind.name(),
+            source: counter.source().name(),
+            weight: counter.weight(kind),
+            observations: counter.observations,
+            successes: counter.successes,
+            last_seq: counter.last_seq.0,
+        }
+    }
+
+    /// Membership, which the state keeps in the capability itself, as an edge.
+    pub(super) fn contains(state: &State, capability: &Capability, member: Node) -> Self {
+        let position = state.capabilities.position(capability.id).expect("it is in the state");
+        Self::new(state, (Node::capability(position), member, EdgeKind::Contains), &capability.membership())
+    }
+}

@@ -1,0 +1,110 @@
+//! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the routes.
+//! Readers are answered from the newest view and never wait for an actor.
+
+mod ask;
+mod auth;
+mod backup;
+mod dead;
+mod dto;
+mod error;
+mod openapi;
+mod predictions;
+mod publish;
+mod read;
+mod related;
+mod snapshots;
+mod stream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::middleware::from_fn;
+use actix_web::{App, HttpServer, web};
+
+use crate::ask::Asker;
+use crate::bus::SharedBus;
+use crate::clock::Clock;
+use crate::config;
+use crate::core::graph::measures::Measures;
+use crate::log::DeadLetters;
+use crate::log::SharedLog;
+use crate::metrics::Metrics;
+use crate::publisher::Publisher;
+use crate::snapshot::Keeper;
+use crate::subject::Subjects;
+use crate::views::{Latest, Views};
+
+pub use auth::{hash_key, new_key};
+pub(crate) use dto::DeadLetterDto;
+pub(crate) use snapshots::{described as snapshot_dto, listed as snapshot_listed};
+
+/// How long a client may take to send the head of a request; the default of five seconds cuts off honest clients on a busy machine.
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the routes work with.
+pub(crate) struct Gateway {
+    pub(crate) publisher: Publisher,
+    pub(crate) views: Views,
+    pub(crate) measures: Latest<Measures>,
+    pub(crate) asker: Asker,
+    pub(crate) log: SharedLog,
+    pub(crate) dead: Arc<dyn DeadLetters>,
+    pub(crate) snapshots: Arc<Keeper>,
+    pub(crate) bus: SharedBus,
+    pub(crate) subjects: Subjects,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+    /// The execution actor belongs to this process.
+    pub(crate) takes_events: bool,
+    pub(crate) settings: config::Http,
+}
+
+/// Binds the configured address and serves until the returned server is stopped. The address is the one bound, also for port 0.
+pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server, SocketAddr)> {
+    let settings = gateway.settings.clone();
+    let gateway = web::Data::new(gateway);
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(gateway.clone())
+            .app_data(error::wrong_query())
+            .app_data(error::wrong_json())
+            .wrap(from_fn(auth::check))
+            .configure(routes)
+            .default_service(web::to(error::no_such_route))
+    })
+    .workers(settings.workers)
+    .disable_signals()
+    .client_request_timeout(REQUEST_HEAD_TIMEOUT)
+    .shutdown_timeout(5)
+    .bind(settings.listen)?;
+    let address = server.addrs()[0];
+    Ok((server.run(), address))
+}
+
+fn routes(app: &mut web::ServiceConfig) {
+    app.service(
+        web::resource("/v1/events").route(web::post().to(publish::post_events)).route(web::get().to(stream::get_events)),
+    )
+    .service(web::resource("/v1/snapshots").route(web::get().to(snapshots::list)).route(web::post().to(snapshots::create)))
+    .route("/v1/tools", web::get().to(read::tools))
+    .route("/v1/capabilities", web::get().to(read::capabilities))
+    .route("/v1/graph", web::get().to(read::graph))
+    .route("/v1/related", web::get().to(related::related))
+    .route("/v1/discover", web::post().to(ask::discover))
+    .route("/v1/predict", web::post().to(ask::predict))
+    .route("/v1/explain", web::post().to(ask::explain))
+    .route("/v1/models", web::get().to(read::models))
+    .route("/v1/search_tools", web::post().to(ask::search_tools))
+    .route("/v1/search_capabilities", web::post().to(ask::search_capabilities))
+    .route("/v1/predictions", web::get().to(predictions::stream))
+    .route("/v1/traces/{execution}", web::get().to(read::trace))
+    .route("/v1/state", web::get().to(read::state))
+    .route("/v1/backup", web::get().to(backup::get))
+    .route("/v1/dead", web::get().to(dead::list))
+    .route("/v1/dead/redrive", web::post().to(dead::redrive))
+    .route("/healthz", web::get().to(read::healthz))
+    .route("/readyz", web::get().to(read::readyz))
+    .route("/metrics", web::get().to(read::metrics))
+    .route("/openapi.json", web::get().to(openapi::serve));
+}

@@ -1,0 +1,7 @@
+//! The NATS gateway: `intake` takes events from the work queue, `service` answers questions (`pml.<ws>.q.<question>`).
+
+mod intake;
+mod service;
+
+pub(crate) use intake::{IntakeParts, run as run_intake};
+pub(crate) use service::Service;
