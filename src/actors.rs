@@ -22,6 +22,7 @@ pub(crate) mod graph_sync;
 pub(crate) mod index;
 pub(crate) mod measures;
 pub(crate) mod prediction;
+mod refresh;
 pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;

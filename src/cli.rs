@@ -31,6 +31,7 @@ mod output;
 mod predict;
 mod prequential;
 mod publish;
+mod question;
 mod related;
 mod remote;
 mod replay;
@@ -45,7 +46,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Config;
-use outcome::{Failure, Outcome};
+use outcome::{CommandError, Outcome};
 use output::Output;
 
 /// Procedural memory for AI agents: keeps what agents did, learns which tools work together.
@@ -117,9 +118,9 @@ enum Command {
     Bench(bench::Command),
 }
 
-/// Where to read: a running server, or the data directory of one that is stopped.
+/// Which log a command works on: that of a running server, of a data directory, or on NATS.
 #[derive(Args, Clone)]
-struct Place {
+struct LogLocation {
     /// Address of a running server [default: http:// and the configured http.listen]
     #[arg(long, env = "PML_URL", conflicts_with = "data")]
     url: Option<String>,
@@ -142,11 +143,11 @@ pub fn main() -> ExitCode {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let environment = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
     let outcome = Config::load(cli.config.as_deref(), environment)
-        .map_err(Failure::from)
+        .map_err(CommandError::from)
         .and_then(|config| run(cli.command, cli.config.as_deref(), config, &output));
     match outcome {
         Ok(code) => ExitCode::from(code),
-        Err(Failure { code, error }) => {
+        Err(CommandError { code, error }) => {
             output.failure(&error);
             ExitCode::from(code)
         }

@@ -1,4 +1,4 @@
-//! index: keeps what questions are compared with up to date, beside the fold, on a thread that may block, and swaps it in.
+//! index: keeps the search index of discover up to date with the newest view, and fits its weights.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,59 +6,52 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::ActorFailure;
-use crate::clock::Clock;
+use super::refresh::Refresh;
+use crate::clock::monotonic;
 use crate::core::rank::Index;
 use crate::views::{Publish, Views};
 
-/// Pause between two updates, at least; and at least this many times what the last one took, so that a busy log costs a bounded
-/// share of a processor.
+/// Shortest pause between two updates; and the pause is at least this many times as long as the update took, so that a busy log
+/// costs a bounded share of a processor.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_FACTOR: u32 = 3;
-/// When nothing has come for this long, the weights are fitted to all that is remembered. Fitting takes a good part of a second, and
-/// whoever publishes would feel it.
+/// The weights are fitted to the whole memory when no newer view has come for this long: a fit takes a good part of a second, which
+/// publishers would notice.
 const QUIET: Duration = Duration::from_millis(300);
-/// While something always comes, weights that the memory has outgrown are fitted anew this long after the last time.
-const FIT_EVERY_MS: u64 = 10_000;
+/// Without a quiet moment, weights that the memory has outgrown are fitted again this long after the last fit.
+const FIT_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(crate) struct IndexParts {
     pub(crate) views: Views,
     pub(crate) index: Publish<Index>,
-    pub(crate) clock: Clock,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life: updates whenever the view is newer than the index.
-pub(crate) async fn run(mut parts: IndexParts) -> Result<(), ActorFailure> {
-    let mut fitted = parts.clock.now();
-    while !*parts.stop.borrow_and_update() {
-        let previous = Arc::clone(&parts.index.borrow());
-        let began = parts.clock.now();
-        tokio::select! {
-            newer = parts.views.at_least(previous.at().next()) => {
-                let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
-                let may_fit = began.millis_since(fitted) >= FIT_EVERY_MS;
-                let update = move || {
-                    let index = previous.update(view);
-                    if may_fit && index.has_outgrown_its_weights() { (index.calibrated(), true) } else { (index, false) }
-                };
-                let (index, fit) = tokio::task::spawn_blocking(update).await.map_err(|_| ActorFailure::Gone)?;
-                fitted = if fit { parts.clock.now() } else { fitted };
-                parts.index.send_replace(Arc::new(index));
+/// One life of the actor: updates the index whenever the view is newer.
+pub(crate) async fn run(IndexParts { views, index, stop }: IndexParts) -> Result<(), ActorFailure> {
+    let refresh = Refresh {
+        views,
+        publish: index,
+        when_quiet: Some((QUIET, |index: &Index| index.can_be_calibrated() && !index.is_calibrated())),
+        pause: Box::new(|took| PAUSE_MIN.max(took * PAUSE_FACTOR)),
+        stop,
+    };
+    let mut fitted = monotonic();
+    let next = move |previous: Arc<Index>, view: Option<_>| {
+        let updated = match view {
+            None => Index::clone(&previous),
+            Some(view) => {
+                let updated = previous.update(view);
+                if fitted.elapsed() < FIT_EVERY || !updated.has_outgrown_its_weights() {
+                    return updated;
+                }
+                updated
             }
-            () = tokio::time::sleep(QUIET), if previous.can_be_calibrated() && !previous.is_calibrated() => {
-                let fit = move || Index::clone(&previous).calibrated();
-                let index = tokio::task::spawn_blocking(fit).await.map_err(|_| ActorFailure::Gone)?;
-                fitted = parts.clock.now();
-                parts.index.send_replace(Arc::new(index));
-            }
-            _ = parts.stop.changed() => continue,
-        }
-        let took = Duration::from_millis(parts.clock.now().millis_since(began));
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE_MIN.max(took * PAUSE_FACTOR)) => {}
-            _ = parts.stop.changed() => {}
-        }
-    }
-    Ok(())
+        };
+        let calibrated = updated.calibrated();
+        fitted = monotonic();
+        calibrated
+    };
+    refresh.run(next).await
 }

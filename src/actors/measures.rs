@@ -1,8 +1,4 @@
-//! measures: computes the graph measures beside the fold, on a thread that may block, and swaps the result in.
-//!
-//! However many views came in the meantime, the next computation takes the newest one. After each there is a pause: the configured
-//! one, or four times as long as it took, so that a large graph and a busy log cost a fifth of a processor at most. Readers never
-//! wait: they get the last result and the record it stands at.
+//! measures: keeps the graph measures (ranks, communities, neighbours) up to date with the newest view.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,44 +6,39 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::ActorFailure;
-use crate::clock::Clock;
+use super::refresh::Refresh;
 use crate::config;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::{Measures, tool_vectors};
+use crate::core::state::State;
 use crate::views::{Publish, Views};
 
-/// How many times as long as it computed it rests at least.
-const REST: u64 = 4;
+/// The pause is at least this many times as long as the computation took, so that a large graph and a busy log cost a fifth of a
+/// processor at most.
+const PAUSE_FACTOR: u32 = 4;
 
 #[derive(Clone)]
 pub(crate) struct MeasuresParts {
     pub(crate) views: Views,
     pub(crate) measures: Publish<Measures>,
-    pub(crate) clock: Clock,
     pub(crate) settings: config::Graph,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life: computes whenever the view is newer than the measures.
-pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), ActorFailure> {
-    let wanted = ColdStart::from(&parts.settings);
-    while !*parts.stop.borrow_and_update() {
-        let previous = Arc::clone(&parts.measures.borrow());
-        let pause_ms = tokio::select! {
-            newer = parts.views.at_least(previous.at().next()) => {
-                let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
-                let begun = parts.clock.now();
-                let compute = move || Measures::compute(&view, Some(&previous), wanted, &tool_vectors(&view));
-                let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| ActorFailure::Gone)?;
-                parts.measures.send_replace(Arc::new(measures));
-                parts.settings.measures_every_ms.max(parts.clock.now().millis_since(begun) * REST)
-            }
-            _ = parts.stop.changed() => continue,
-        };
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
-            _ = parts.stop.changed() => {}
-        }
-    }
-    Ok(())
+/// One life of the actor: computes the measures whenever the view is newer.
+pub(crate) async fn run(MeasuresParts { views, measures, settings, stop }: MeasuresParts) -> Result<(), ActorFailure> {
+    let pause_min = Duration::from_millis(settings.measures_every_ms);
+    let refresh = Refresh {
+        views,
+        publish: measures,
+        when_quiet: None,
+        pause: Box::new(move |took| pause_min.max(took * PAUSE_FACTOR)),
+        stop,
+    };
+    let cold_start = ColdStart::from(&settings);
+    let next = move |previous: Arc<Measures>, view: Option<Arc<State>>| {
+        let view = view.expect("nothing is computed in quiet moments");
+        Measures::compute(&view, Some(&previous), cold_start, &tool_vectors(&view))
+    };
+    refresh.run(next).await
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::source::Source;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::id::{RecordId, Seq};
 use crate::history::Appender;
@@ -17,11 +17,11 @@ pub(super) struct Arguments {
     /// Directory to write, or to add to: what it holds already is not written again
     directory: PathBuf,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, config).await?;
+    let source = Source::open(&arguments.location, config).await?;
     let mut appender = Appender::open(&arguments.directory)?;
     let after = match appender.last() {
         Some(last) => check_same_log(&source, last, &arguments).await?,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::source::Source;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
@@ -24,7 +24,7 @@ pub(super) struct BackupArguments {
     /// File to write; it must not exist
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub(super) async fn backup(arguments: BackupArguments, config: Config, output: &
     if file.exists() {
         return Err(anyhow::anyhow!("{} exists; a backup overwrites nothing", file.display()).into());
     }
-    let source = Source::open(&arguments.place, &config).await?;
+    let source = Source::open(&arguments.location, &config).await?;
     let part = part_of(file);
     let written = write(&source, &part).await.and_then(|()| check(&part));
     let (records, last) = match written {

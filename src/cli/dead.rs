@@ -7,7 +7,7 @@ use super::output::Output;
 use super::publish::Report;
 use super::remote::Remote;
 use super::source::{connect, open_existing};
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
@@ -33,7 +33,7 @@ pub(super) struct ListArguments {
     #[arg(long, default_value_t = 20)]
     limit: usize,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 #[derive(Args)]
@@ -41,13 +41,13 @@ pub(super) struct RedriveArguments {
     /// Numbers from the list; all if none is given
     numbers: Vec<u64>,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     match command {
         Command::List(arguments) => list(arguments, &config, output).await,
-        Command::Redrive(arguments) => match &arguments.place.nats {
+        Command::Redrive(arguments) => match &arguments.location.nats {
             Some(urls) => redrive_on_nats(urls, &arguments.numbers, &config, output).await,
             None => redrive(&arguments, &config, output),
         },
@@ -56,7 +56,7 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 
 async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Outcome {
     let shown = |letters: Vec<DeadLetter>| letters.into_iter().map(|letter| json!(DeadLetterDto::from(letter))).collect();
-    let letters: Vec<Value> = match (&arguments.place.data, &arguments.place.nats) {
+    let letters: Vec<Value> = match (&arguments.location.data, &arguments.location.nats) {
         (Some(directory), _) => {
             shown(open_existing(directory, config)?.list(0, arguments.limit).await.map_err(anyhow::Error::from)?)
         }
@@ -65,7 +65,7 @@ async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Out
             shown(dead.list(0, arguments.limit).await.map_err(anyhow::Error::from)?)
         }
         (None, None) => {
-            let answer = Remote::new(&arguments.place, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
+            let answer = Remote::new(&arguments.location, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
             answer["dead"].as_array().cloned().unwrap_or_default()
         }
     };
@@ -90,13 +90,13 @@ fn shorten(text: &str) -> String {
 }
 
 fn redrive(arguments: &RedriveArguments, config: &Config, output: &Output) -> Outcome {
-    if arguments.place.data.is_some() {
+    if arguments.location.data.is_some() {
         return Err(anyhow::anyhow!("events are sent to a running server; start one with `pml serve --data DIR`").into());
     }
     let numbers = (!arguments.numbers.is_empty()).then_some(&arguments.numbers);
     let body = json!({"numbers": numbers}).to_string();
     let (status, answer) =
-        Remote::new(&arguments.place, config).post("/v1/dead/redrive", "application/json", body.as_bytes())?;
+        Remote::new(&arguments.location, config).post("/v1/dead/redrive", "application/json", body.as_bytes())?;
     let mut report = Report::default();
     report.add(status, answer)?;
     Ok(report.print(output))

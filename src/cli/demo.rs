@@ -9,7 +9,7 @@ use super::import::{events_of, publish_all};
 use super::output::Output;
 use super::scratch::Scratch;
 use super::serve::until_stopped;
-use super::{Failure, Outcome};
+use super::{CommandError, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::graph::edge::EdgeKind;
@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     Ok(0)
 }
 
-async fn learn(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<std::sync::Arc<State>, Failure> {
+async fn learn(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<std::sync::Arc<State>, CommandError> {
     output.say("pml learns from 3,027 traces of agents using 260 tools (UltraTool, MIT licence), shipped with the program.\n");
     let events = events_of(Dataset::demo(clock.now()), clock);
     let bar = output.progress("learning", events.len() as u64);
@@ -95,7 +95,7 @@ fn show(state: &State, output: &Output) {
     );
 }
 
-async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, output: &Output) -> Result<(), Failure> {
+async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, output: &Output) -> Result<(), CommandError> {
     let (server, address) = match runtime.serve_http(&config.http) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && !listen_is_fixed => {
             config.http.listen.set_port(0);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 use super::source::Source;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::ask::{Asker, DiscoverRequest};
 use crate::config::Config;
 use crate::core::state::State;
@@ -30,11 +30,11 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 20)]
     limit: usize,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, &config).await?;
+    let source = Source::open(&arguments.location, &config).await?;
     let [before, after] = states(&source, [arguments.before, arguments.after]).await?;
     let diff = Diff::between(&before, &after);
     let mut report = json!(diff);

@@ -1,14 +1,13 @@
 //! `pml discover`: which tool or capability fits an intent, and why.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::Outcome;
 use super::output::Output;
-use super::source::Source;
-use super::{Outcome, Place};
-use crate::ask::{DiscoverRequest, Filter, ItemType};
+use super::question::QuestionArguments;
+use crate::ask::{Asker, DiscoverRequest, Filter, ItemType};
 use crate::config::Config;
-use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -25,11 +24,8 @@ pub(super) struct Arguments {
     /// Also the tools often used before and after
     #[arg(long)]
     related: bool,
-    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "SEQ|TIME")]
-    at: Option<Moment>,
     #[command(flatten)]
-    place: Place,
+    question: QuestionArguments,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
@@ -39,13 +35,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         limit: Some(arguments.limit.into()),
         include_related: arguments.related,
     };
-    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
-        (Source::Server(remote), None) => remote.ask("/v1/discover", &json!(request))?,
-        (source, at) => {
-            let asker = source.asker(at, &config).await?;
-            json!(asker.discover(request).map_err(anyhow::Error::from)?)
-        }
-    };
+    let answer = arguments.question.answer(&config, "/v1/discover", request, Asker::discover).await?;
     output.json(&answer);
     print(&answer, output);
     Ok(0)

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::remote::Remote;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::state::State;
@@ -20,7 +20,7 @@ use crate::templates;
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
     /// Where nats-server's monitoring answers, such as `http://127.0.0.1:8222`: then its sync setting can be read
     #[arg(long, value_name = "URL")]
     nats_monitor: Option<String>,
@@ -34,7 +34,7 @@ enum Finding {
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    let directory = arguments.place.data.as_deref().unwrap_or(&config.data_dir);
+    let directory = arguments.location.data.as_deref().unwrap_or(&config.data_dir);
     let findings = [
         ("configuration", Finding::Good("every key is known and valid".to_owned())),
         ("templates", check_templates(&config)),
@@ -42,8 +42,8 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         ("data directory", check_directory(directory)),
         ("log", check_log(directory, &config).await),
         ("access", check_access(&config)),
-        ("server", check_server(&arguments.place, &config)),
-        ("nats", nats::check(arguments.place.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
+        ("server", check_server(&arguments.location, &config)),
+        ("nats", nats::check(arguments.location.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
     ];
     let word = |finding: &Finding| match finding {
         Finding::Good(_) => "ok",
@@ -119,8 +119,8 @@ fn check_access(config: &Config) -> Finding {
     }
 }
 
-fn check_server(place: &Place, config: &Config) -> Finding {
-    let remote = Remote::new(place, config);
+fn check_server(location: &LogLocation, config: &Config) -> Finding {
+    let remote = Remote::new(location, config);
     match (remote.get("/healthz"), remote.get("/readyz")) {
         (Ok(health), Ok(ready)) => {
             let version = health["version"].as_str().unwrap_or("?");

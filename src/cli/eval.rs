@@ -12,7 +12,7 @@ use super::import::{events_of, publish_all};
 use super::output::Output;
 use super::prequential;
 use super::scratch::Scratch;
-use super::{Failure, Outcome};
+use super::{CommandError, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::graph::measures::Measures;
@@ -92,7 +92,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
 }
 
 /// The ordinary way: events published to a pml of its own, and what that knows when everything is learnt.
-async fn learn(config: &Config, directory: &Path, train: Vec<TraceLine>, clock: &Clock) -> Result<Arc<Index>, Failure> {
+async fn learn(config: &Config, directory: &Path, train: Vec<TraceLine>, clock: &Clock) -> Result<Arc<Index>, CommandError> {
     let scratch = Scratch::new("eval")?;
     let config = config.embedded_in(scratch.path());
     let tools = Dataset::load(directory, TRAIN, clock.now())?.tools;

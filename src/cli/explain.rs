@@ -1,15 +1,14 @@
 //! `pml explain`: why something was predicted, and which records taught it.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::Outcome;
 use super::output::Output;
 use super::predict::in_words;
-use super::source::Source;
-use super::{Outcome, Place};
-use crate::ask::{AskedMode, ExplainRequest};
+use super::question::QuestionArguments;
+use crate::ask::{AskedMode, Asker, ExplainRequest};
 use crate::config::Config;
-use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -25,11 +24,8 @@ pub(super) struct Arguments {
     /// What to explain: a tool, capability:ID or done [default: the first outcome]
     #[arg(long)]
     item: Option<String>,
-    /// What would have been explained at this moment: a position, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "SEQ|TIME")]
-    at: Option<Moment>,
     #[command(flatten)]
-    place: Place,
+    question: QuestionArguments,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
@@ -40,13 +36,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         mode: AskedMode::default(),
         item: arguments.item,
     };
-    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
-        (Source::Server(remote), None) => remote.ask("/v1/explain", &json!(request))?,
-        (source, at) => {
-            let asker = source.asker(at, &config).await?;
-            json!(asker.explain(request).map_err(anyhow::Error::from)?)
-        }
-    };
+    let answer = arguments.question.answer(&config, "/v1/explain", request, Asker::explain).await?;
     output.json(&answer);
     print(&answer, output);
     Ok(0)

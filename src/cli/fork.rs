@@ -9,7 +9,7 @@ use serde_json::json;
 use super::output::Output;
 use super::replay::copy;
 use super::source::Source;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, LogForked, NewRecord};
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Confi
     let place = [("data_dir".to_owned(), json!(target).to_string()), ("nats.servers".to_owned(), "[]".to_owned())];
     let settings: Vec<_> = arguments.set.iter().cloned().chain(place).collect();
     let settings = Config::overrides(file, &settings)?;
-    let source = Source::open(&arguments.place, &config).await?;
+    let source = Source::open(&arguments.location, &config).await?;
     let mut fork = Rebuild::begin(&target, &config, Clock::system())?;
     copy(&source, arguments.at, &mut fork, output).await?;
     let parent = fork.state().await?;

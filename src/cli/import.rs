@@ -10,7 +10,7 @@ use super::output::Output;
 use super::publish::Report;
 use super::remote::Remote;
 use super::source::{Source, connect};
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
@@ -33,7 +33,7 @@ pub(super) struct ImportArguments {
     #[arg(long, default_value = TRAIN, value_name = "FILE")]
     traces: String,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 /// What became of the events of an import.
@@ -49,11 +49,11 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
     let dataset = Dataset::load(&arguments.directory, &arguments.traces, clock.now())?;
     let traces = dataset.traces.len();
     let events = events_of(dataset, &clock);
-    if let Some(urls) = &arguments.place.nats {
+    if let Some(urls) = &arguments.location.nats {
         return enqueue(urls, traces, &events, &config, output).await;
     }
     let bar = output.progress("importing", events.len() as u64);
-    let tally = match &arguments.place.data {
+    let tally = match &arguments.location.data {
         Some(directory) => {
             let runtime = Runtime::start(&config.embedded_in(directory), clock).await?;
             let tally = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
@@ -61,7 +61,7 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
             runtime.stop().await;
             tally
         }
-        None => publish_remote(&Remote::new(&arguments.place, &config), events, |count| bar.inc(count))?,
+        None => publish_remote(&Remote::new(&arguments.location, &config), events, |count| bar.inc(count))?,
     };
     bar.finish_and_clear();
     output.json(&json!({
@@ -157,11 +157,11 @@ pub(super) struct ExportArguments {
     #[arg(long, default_value_t = 0.2)]
     test_share: f64,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 pub(super) async fn export(arguments: ExportArguments, config: Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, &config).await?;
+    let source = Source::open(&arguments.location, &config).await?;
     let bar = output.progress("reading", source.tail()?.0);
     let mut exporter = Exporter::default();
     let reading = source.visit(Seq::ZERO, |record| {

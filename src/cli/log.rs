@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::output::{Output, print_line};
 use super::source::{Source, parse_record};
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::event::{Event, Kind, Record, cloud};
 use crate::core::id::Seq;
@@ -35,7 +35,7 @@ pub(super) struct TailArguments {
     #[arg(long)]
     no_follow: bool,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 #[derive(Args)]
@@ -50,13 +50,13 @@ pub(super) struct CatArguments {
     #[arg(long)]
     kind: Option<String>,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 #[derive(Args)]
 pub(super) struct VerifyArguments {
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
@@ -70,7 +70,7 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 }
 
 async fn tail(arguments: TailArguments, config: &Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, config).await?;
+    let source = Source::open(&arguments.location, config).await?;
     let mut after = Seq(source.tail()?.0.saturating_sub(arguments.lines));
     let reading = source.visit(after, |record| {
         after = record.seq;
@@ -93,7 +93,7 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
         Some(name) => Some(name.parse().map_err(|_| anyhow::anyhow!("--kind: '{name}' is no kind of event"))?),
         None => None,
     };
-    let source = Source::open(&arguments.place, config).await?;
+    let source = Source::open(&arguments.location, config).await?;
     let reading = source.visit(Seq(arguments.from.saturating_sub(1)), |record| {
         if !arguments.to.includes(&record) {
             return Ok(false);
@@ -137,7 +137,7 @@ fn summary(event: &Event) -> String {
 }
 
 async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.place, config).await?;
+    let source = Source::open(&arguments.location, config).await?;
     let bar = output.progress("verifying", source.tail()?.0);
     let mut state = State::default();
     let mut problems = Vec::new();

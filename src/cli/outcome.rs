@@ -4,12 +4,12 @@ use super::remote::Unreachable;
 use crate::config::ConfigError;
 
 /// A failure with the exit code it deserves.
-pub(super) struct Failure {
+pub(super) struct CommandError {
     pub(super) code: u8,
     pub(super) error: anyhow::Error,
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for CommandError {
     fn from(error: E) -> Self {
         let error = error.into();
         let code = if error.is::<ConfigError>() {
@@ -24,4 +24,4 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 }
 
 /// `Ok` carries the exit code of a command that did its work: 0, or 3 or 5 with a report already printed.
-pub(super) type Outcome = Result<u8, Failure>;
+pub(super) type Outcome = Result<u8, CommandError>;

@@ -1,14 +1,13 @@
 //! `pml predict`: what comes next, how likely, and why.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::Outcome;
 use super::output::Output;
-use super::source::Source;
-use super::{Outcome, Place};
-use crate::ask::{AskedMode, ItemType, PredictRequest};
+use super::question::QuestionArguments;
+use crate::ask::{AskedMode, Asker, ItemType, PredictRequest};
 use crate::config::Config;
-use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -26,11 +25,8 @@ pub(super) struct Arguments {
     mode: AskedMode,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
-    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "SEQ|TIME")]
-    at: Option<Moment>,
     #[command(flatten)]
-    place: Place,
+    question: QuestionArguments,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
@@ -41,13 +37,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         only: arguments.only,
         mode: arguments.mode,
     };
-    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
-        (Source::Server(remote), None) => remote.ask("/v1/predict", &json!(request))?,
-        (source, at) => {
-            let asker = source.asker(at, &config).await?;
-            json!(asker.predict(request).map_err(anyhow::Error::from)?)
-        }
-    };
+    let answer = arguments.question.answer(&config, "/v1/predict", request, Asker::predict).await?;
     output.json(&answer);
     print(&answer, output);
     Ok(0)

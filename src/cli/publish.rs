@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::remote::Remote;
 use super::source::connect;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Kind, NewRecord, cloud};
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "pml-cli")]
     source: String,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 fn publishable_kind(text: &str) -> Result<Kind, String> {
@@ -48,18 +48,18 @@ fn publishable_kind(text: &str) -> Result<Kind, String> {
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    if arguments.place.data.is_some() {
+    if arguments.location.data.is_some() {
         return Err(anyhow::anyhow!("events are published to a running server; start one with `pml serve --data DIR`").into());
     }
     let (content_type, bodies) = match (&arguments.kind, &arguments.body) {
         (Some(kind), Some(data)) => (cloud::STRUCTURED, vec![one_event(*kind, data, &arguments.source)?]),
         _ => from_file(arguments.file.as_deref())?,
     };
-    if let Some(urls) = &arguments.place.nats {
+    if let Some(urls) = &arguments.location.nats {
         let facts = bodies.iter().map(|body| facts(content_type, body)).collect::<anyhow::Result<Vec<_>>>()?.concat();
         return enqueue(urls, &facts, &config, output).await;
     }
-    let remote = Remote::new(&arguments.place, &config);
+    let remote = Remote::new(&arguments.location, &config);
     let mut total = Report::default();
     for body in bodies {
         let (status, answer) = remote.post("/v1/events", content_type, &body)?;

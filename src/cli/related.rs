@@ -3,16 +3,16 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::Outcome;
 use super::output::Output;
+use super::question::QuestionArguments;
 use super::remote::Remote;
 use super::source::Source;
-use super::{Outcome, Place};
 use crate::ask::related::{RelatedDto, node};
 use crate::config::Config;
 use crate::core::graph::Node;
 use crate::core::graph::cold_start::ColdStart;
-use crate::core::graph::measures::Measures;
-use crate::core::graph::measures::tool_vectors;
+use crate::core::graph::measures::{Measures, tool_vectors};
 use crate::core::id::Callee;
 use crate::history::Moment;
 
@@ -26,15 +26,12 @@ pub(super) struct Arguments {
     /// Neighbours per direction and community mates, at most
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "SEQ|TIME")]
-    at: Option<Moment>,
     #[command(flatten)]
-    place: Place,
+    question: QuestionArguments,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {
+    let answer = match (Source::open(&arguments.question.location, &config).await?, arguments.question.at) {
         (Source::Server(remote), None) => ask(&remote, &arguments)?,
         (source, _) => compute(&source, &arguments, &config).await?,
     };
@@ -50,7 +47,7 @@ fn ask(remote: &Remote, arguments: &Arguments) -> anyhow::Result<Value> {
 
 /// The measures of a log that no server holds, by the same rules.
 async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> anyhow::Result<Value> {
-    let state = source.state(arguments.at.unwrap_or(Moment::Now)).await?;
+    let state = source.state(arguments.question.at.unwrap_or(Moment::Now)).await?;
     let find = |callee: &Callee| -> anyhow::Result<Node> {
         node(&state, callee).ok_or_else(|| anyhow::anyhow!("nothing is known about '{callee}'"))
     };

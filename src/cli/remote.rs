@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::{Agent, Body, http::Response};
 
-use super::Place;
+use super::LogLocation;
 use crate::config::Config;
 
 /// Pause before a request that met back-pressure is sent again, and how often that is done.
@@ -28,10 +28,10 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn new(place: &Place, config: &Config) -> Self {
-        let base = place.url.clone().unwrap_or_else(|| format!("http://{}", config.http.listen));
+    pub(super) fn new(location: &LogLocation, config: &Config) -> Self {
+        let base = location.url.clone().unwrap_or_else(|| format!("http://{}", config.http.listen));
         let agent = Agent::config_builder().http_status_as_error(false).timeout_connect(Some(Duration::from_secs(5))).build();
-        Self { agent: agent.into(), base: base.trim_end_matches('/').to_owned(), key: place.key.clone() }
+        Self { agent: agent.into(), base: base.trim_end_matches('/').to_owned(), key: location.key.clone() }
     }
 
     pub(super) fn url(&self) -> &str {

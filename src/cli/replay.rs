@@ -7,7 +7,7 @@ use clap::Args;
 use super::emit::{self, Emission};
 use super::output::Output;
 use super::source::Source;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::ask::catalogue;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -42,16 +42,16 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "URL", requires = "publish")]
     bus: Option<String>,
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let source = match &arguments.from_parquet {
         Some(directory) => Source::Archive(Archive::open(directory)?),
-        None => Source::open(&arguments.place, &config).await?,
+        None => Source::open(&arguments.location, &config).await?,
     };
     if let Some(prefix) = &arguments.publish {
-        let servers = arguments.bus.as_deref().or(arguments.place.nats.as_deref());
+        let servers = arguments.bus.as_deref().or(arguments.location.nats.as_deref());
         let emission = Emission { prefix, servers, speed: arguments.speed, from: arguments.from, to: arguments.to };
         return emit::run(&source, emission, &config, output).await;
     }

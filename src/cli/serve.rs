@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::output::Output;
-use super::{Failure, Outcome};
+use super::{CommandError, Outcome};
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::role::{Role, Roles};
@@ -65,7 +65,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
 }
 
 /// Serves until Ctrl-C or SIGTERM, then answers what is under way and ends.
-pub(super) async fn until_stopped(server: actix_web::dev::Server) -> Result<(), Failure> {
+pub(super) async fn until_stopped(server: actix_web::dev::Server) -> Result<(), CommandError> {
     let handle = server.handle();
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let serving = actix_rt::spawn(server);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::remote::Remote;
 use super::source::Source;
-use super::{Outcome, Place};
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
@@ -44,13 +44,13 @@ struct Kept {
 #[derive(Args)]
 pub(super) struct CreateArguments {
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
 }
 
 #[derive(Args)]
 pub(super) struct ListArguments {
     #[command(flatten)]
-    place: Place,
+    location: LogLocation,
     /// Another place: a directory or a URL
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["url", "nats"])]
     store: Option<String>,
@@ -86,7 +86,7 @@ pub(super) struct PruneArguments {
 
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
     match command {
-        Command::Create(arguments) => create(&arguments.place, config, output).await,
+        Command::Create(arguments) => create(&arguments.location, config, output).await,
         Command::List(arguments) => list(arguments, config, output).await,
         Command::Verify(arguments) => verify(&arguments, config, output).await,
         Command::Restore(arguments) => restore(&arguments, config, output).await,
@@ -111,8 +111,8 @@ fn say_taken(taken: &Value, output: &Output) {
     output.say(format!("snapshot {}: {rows} rows in {bytes} bytes, digest {digest}", taken["seq"]));
 }
 
-async fn create(place: &Place, config: Config, output: &Output) -> Outcome {
-    let source = Source::open(place, &config).await?;
+async fn create(location: &LogLocation, config: Config, output: &Output) -> Outcome {
+    let source = Source::open(location, &config).await?;
     let log = match &source {
         Source::Server(remote) => {
             say_taken(&remote.ask("/v1/snapshots", &json!({}))?, output);
@@ -121,7 +121,7 @@ async fn create(place: &Place, config: Config, output: &Output) -> Outcome {
         Source::Log(log, _) => log.as_ref(),
         Source::Archive(_) => unreachable!("a place is a server or a log"),
     };
-    let store = store(place.data.as_deref(), None, config.clone())?;
+    let store = store(location.data.as_deref(), None, config.clone())?;
     let mut state = snapshot::newest_at_or_before(&store, log, Seq(u64::MAX)).await?.unwrap_or_default();
     let begin = state.applied();
     let reading = output.progress("folding", source.tail()?.0 - begin.0);
@@ -146,13 +146,13 @@ async fn create(place: &Place, config: Config, output: &Output) -> Outcome {
 }
 
 async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outcome {
-    let Place { data, nats, .. } = &arguments.place;
+    let LogLocation { data, nats, .. } = &arguments.location;
     let answer = if data.is_some() || nats.is_some() || arguments.store.is_some() {
         let store = store(data.as_deref(), arguments.store.as_deref(), config)?;
         let snapshots: Vec<Value> = snapshot::list(&store).await?.iter().map(snapshot_listed).collect();
         json!({"place": store.to_string(), "snapshots": snapshots})
     } else {
-        Remote::new(&arguments.place, &config).get("/v1/snapshots")?
+        Remote::new(&arguments.location, &config).get("/v1/snapshots")?
     };
     output.json(&answer);
     let snapshots = answer["snapshots"].as_array().cloned().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Place;
+use super::LogLocation;
 use super::remote::Remote;
 use crate::ask::Asker;
 use crate::clock::Clock;
@@ -27,11 +27,11 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) async fn open(place: &Place, config: &Config) -> anyhow::Result<Self> {
-        match (&place.data, &place.nats) {
+    pub(super) async fn open(location: &LogLocation, config: &Config) -> anyhow::Result<Self> {
+        match (&location.data, &location.nats) {
             (Some(directory), _) => Self::of_directory(directory, config),
             (None, Some(urls)) => Ok(Self::Log(Arc::new(open_on_nats(urls, config).await?), Store::configured(config)?)),
-            (None, None) => Ok(Self::Server(Remote::new(place, config))),
+            (None, None) => Ok(Self::Server(Remote::new(location, config))),
         }
     }
 

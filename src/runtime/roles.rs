@@ -21,6 +21,7 @@ use crate::embed::SharedEmbedder;
 use crate::lease::{LeaseState, while_leased};
 use crate::publisher::Announce;
 use crate::role::Role;
+use crate::views::Publish;
 
 impl Runtime {
     /// The actors of this process's roles, on a view that has caught up.
@@ -125,19 +126,14 @@ impl Runtime {
     pub(super) fn start_readers_side(
         &mut self,
         config: &Config,
-        measures: watch::Sender<Arc<Measures>>,
-        index: watch::Sender<Arc<Index>>,
+        measures: Publish<Measures>,
+        index: Publish<Index>,
         stopping: watch::Receiver<bool>,
     ) {
-        let measuring = MeasuresParts {
-            views: self.views.clone(),
-            measures,
-            clock: self.clock.clone(),
-            settings: config.graph.clone(),
-            stop: stopping.clone(),
-        };
+        let measuring =
+            MeasuresParts { views: self.views.clone(), measures, settings: config.graph.clone(), stop: stopping.clone() };
         self.supervise("measures", 2, stopping.clone(), move || measures::run(measuring.clone()));
-        let indexing = IndexParts { views: self.views.clone(), index, clock: self.clock.clone(), stop: stopping.clone() };
+        let indexing = IndexParts { views: self.views.clone(), index, stop: stopping.clone() };
         self.supervise("index", 2, stopping, move || index::run(indexing.clone()));
     }
 }
