@@ -1,7 +1,7 @@
 //! pml: procedural memory for AI agents.
 //!
-//! Agents publish what they did; pml keeps the facts in an append-only log and folds them into a tool graph and a hypergraph of
-//! capabilities.
+//! Agents publish what they did; pml keeps the facts in an append-only log and folds them into a state: a tool graph, a hypergraph of
+//! capabilities and a memory of past intents. From that state it answers which tools fit an intent and which call comes next.
 //!
 //! ```text
 //!  agent --HTTP--> gateway --> publisher --> actors::execution --append--> log --+--> actors::trace --append--> log
@@ -9,8 +9,8 @@
 //!                                                                                     (core::state)      --notify--> bus
 //! ```
 //!
-//! The log is the truth; everything else may be deleted and rebuilt from it. Reading order: [`core`], [`log`], [`bus`], [`actors`],
-//! [`runtime`], [`gateway`], [`cli`].
+//! The log is the ground state; everything else may be deleted and rebuilt from it. Reading order: [`core`], [`log`], [`bus`],
+//! [`actors`], [`runtime`], [`gateway`], [`cli`].
 
 pub mod core;
 

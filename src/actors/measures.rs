@@ -86,7 +86,7 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
 pub(crate) fn tool_vectors(view: &State) -> Vec<Option<&[f32]>> {
     let vector = |position| {
         let text = view.tools.at(position).text()?;
-        view.vectors.get(TextHash::of(&text)).map(|vector| &**vector)
+        view.vectors.get(TextHash::compute(&text)).map(|vector| &**vector)
     };
     (0..).take(view.tools.len()).map(vector).collect()
 }

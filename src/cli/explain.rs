@@ -7,7 +7,7 @@ use super::output::Output;
 use super::predict::in_words;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::ask::{AskedMode, ExplainRequest};
+use crate::ask::{ExplainRequest, PredictMode};
 use crate::config::Config;
 use crate::history::Moment;
 
@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         prediction: arguments.prediction,
         intent: arguments.intent,
         context: arguments.after,
-        mode: AskedMode::default(),
+        mode: PredictMode::default(),
         item: arguments.item,
     };
     let answer = match (Source::open(&arguments.place, &config).await?, arguments.at) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::ask::{AskedMode, ItemType, PredictRequest};
+use crate::ask::{ItemType, PredictMode, PredictRequest};
 use crate::config::Config;
 use crate::history::Moment;
 
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     only: ItemType,
     /// How sure the answer must be before it says to go ahead
     #[arg(long, value_enum, default_value = "asked")]
-    mode: AskedMode,
+    mode: PredictMode,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
     /// What would have been answered at this moment: a position, or a time such as 2026-01-31T12:00:00Z

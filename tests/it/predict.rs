@@ -12,7 +12,7 @@ use pml::core::predict::explain::explain;
 use pml::core::predict::signals::Signal;
 use pml::core::predict::strategic::underway;
 use pml::core::predict::threshold::Mode;
-use pml::core::predict::{Asked, Contribution, Prediction, predict};
+use pml::core::predict::{Contribution, Prediction, PredictionQuery, predict};
 use pml::core::state::State;
 use pml::embed::{SharedEmbedder, open};
 
@@ -135,7 +135,7 @@ fn callees(tools: &[&str]) -> Vec<Callee> {
 
 fn asked(state: &State, embedder: &SharedEmbedder, intent: &str, context: &[&str], seed: RecordId) -> Prediction {
     let question = question(Some(&**embedder), intent.to_owned()).unwrap();
-    predict(state, &question, &Asked { context: &callees(context), k: 5, mode: Mode::Passive, seed })
+    predict(state, &question, &PredictionQuery { context: &callees(context), k: 5, mode: Mode::Passive, seed })
 }
 
 fn names(prediction: &Prediction) -> Vec<String> {
@@ -247,9 +247,9 @@ fn lessons_change_the_weights_and_the_digest_covers_them() {
 fn an_explanation_names_signals_and_the_records_that_taught_them() {
     let office = Office::busy(3);
     let question = question(Some(&*office.embedder), "archive the letters of the year".to_owned()).unwrap();
-    let evidence = Evidence::of(&office.state, &question);
+    let evidence = Evidence::for_question(&office.state, &question);
     let context = callees(&["fs:list"]);
-    let asked = Asked { context: &context, k: 3, mode: Mode::Asked, seed: seed() };
+    let asked = PredictionQuery { context: &context, k: 3, mode: Mode::Asked, seed: seed() };
     let why = explain(&office.state, &evidence, &asked, None).unwrap();
     assert_eq!((why.rank, why.ranked.outcome.clone()), (1, Outcome::Call("zip:pack".parse().unwrap())));
     let score = |ranked: &pml::core::predict::Ranked| ranked.contributions().iter().map(Contribution::amount).sum::<f64>();
