@@ -256,11 +256,11 @@ fn an_explanation_names_signals_and_the_records_that_taught_them() {
     let (first, second) = (&why.prediction.ranked[0], &why.prediction.ranked[1]);
     let odds = (score(first) - score(second)).exp();
     assert!((first.p / second.p / odds - 1.0).abs() < 1e-9, "the contributions are what the odds are made of");
-    let transition = why.taught.iter().find(|taught| taught.signal == Signal::Transition).unwrap();
+    let transition = why.supporting.iter().find(|trace| trace.signal == Signal::Transition).unwrap();
     let taught_by = |seq: Seq| office.records.iter().find(|record| record.seq == seq).unwrap();
     let Event::TraceCompleted(trace) = taught_by(transition.seq).event() else { panic!("a trace teaches") };
     assert_eq!((&trace.execution, trace.intent.as_str()), (&transition.execution, &*transition.intent));
-    let memory = why.taught.iter().find(|taught| taught.signal == Signal::MemoryNext).unwrap();
+    let memory = why.supporting.iter().find(|trace| trace.signal == Signal::MemoryNext).unwrap();
     assert!(memory.intent.contains("invoices") && memory.similarity.unwrap() > 0.3, "{memory:?}");
     let done = explain(&office.state, &evidence, &asked, Some(&Outcome::Done)).unwrap();
     assert!(done.rank > 1);
