@@ -1,15 +1,15 @@
-//! Questions: from a request through embedding and ranking to an answer. HTTP, the command line and NATS all ask here, so that
-//! everybody gets the same answer. Answers come from the newest index; asking never waits for an actor. It computes, and a model may
-//! take milliseconds: ask on a thread that may block.
+//! Questions: from a request through embedding and ranking to an answer. HTTP, NATS and the command line all use this module and give
+//! the same answer. Answers come from the newest index or view and never wait for an actor. They compute, and an embedding model may
+//! take milliseconds: call them on a thread that may block.
 
 mod answer;
 pub(crate) mod catalogue;
 mod explain;
-mod foresight;
 pub(crate) mod models;
 mod predict;
 pub(crate) mod related;
 mod request;
+mod stream_predictor;
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ use crate::views::{Latest, Views};
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
 pub use explain::{ExplainAnswer, ExplainRequest};
-pub use foresight::{Foreseen, Foresight};
-pub use predict::{AskedMode, PredictAnswer, PredictRequest};
+pub use predict::{PredictAnswer, PredictMode, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
+pub use stream_predictor::{StreamPredictor, StreamedPrediction};
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,7 @@ impl AskError {
     }
 }
 
+/// `Asker` answers questions from the newest view, index and measures.
 #[derive(Clone)]
 pub struct Asker {
     views: Views,
@@ -69,11 +70,11 @@ impl Asker {
         Self { views, indexed, measures, embedders: [configured, embed::builtin()].into(), intent_bytes_max }
     }
 
-    /// For a state at rest, such as that of a log no server holds. Vectors it lacks are computed and not recorded.
-    pub fn of_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
+    /// An asker for a fixed state, such as that of a log no server holds. Missing vectors are computed and not recorded.
+    pub fn from_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
         let embedder = embed::open(&config.embedding)?;
         embed_lacking(&mut state, &*embedder, config.embedding.batch_texts_max)?;
-        state.predictor.corpus = Corpus::rebuilt(&state.tools, &state.memory, &state.vectors);
+        state.predictor.corpus = Corpus::rebuild(&state.tools, &state.memory, &state.vectors);
         let index = Index::default().update(Arc::new(state)).calibrated();
         let vectors = tool_vectors(index.state());
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);
@@ -96,9 +97,9 @@ impl Asker {
         tracing::warn!("search_tools is deprecated; use discover");
         let limit = request.limit()?;
         self.answer(request.query, move |asker, index, question| {
-            // The measures first: the index's state must know every node that they do, or it is simply not in the context.
+            // The measures first, so that the index is at least as new: a node it did not know would be missing from the context.
             let measures = asker.measures.current();
-            let context = request::context(index.state(), &request.context_tools)?;
+            let context = request::context_nodes(index.state(), &request.context_tools)?;
             let found = search_tools(index, &measures, &question, &context, limit);
             Ok(SearchToolsAnswer::new(index.state(), &question.intent, &found, &measures, request.include_related))
         })
@@ -115,13 +116,13 @@ impl Asker {
         })
     }
 
-    /// Checks the intent, embeds it and works the answer out.
+    /// Checks the intent, embeds it and computes the answer.
     fn answer<T>(
         &self,
         intent: String,
         work: impl FnOnce(&Self, &Index, Question) -> Result<T, AskError>,
     ) -> Result<T, AskError> {
-        let intent = self.checked(&intent)?;
+        let intent = self.checked_intent(&intent)?;
         if intent.is_empty() {
             return Err(AskError::invalid("intent", "is blank; say what is to be done"));
         }
@@ -130,7 +131,8 @@ impl Asker {
         work(self, &index, question)
     }
 
-    fn checked(&self, intent: &str) -> Result<String, AskError> {
+    /// Trims the intent and checks its length.
+    fn checked_intent(&self, intent: &str) -> Result<String, AskError> {
         let (intent, max) = (intent.trim(), self.intent_bytes_max);
         if intent.len() > max {
             let problem = format!("is {} bytes long, the limit is {max} (limits.intent_bytes_max)", intent.len());
@@ -139,16 +141,16 @@ impl Asker {
         Ok(intent.to_owned())
     }
 
-    /// With vectors of `model`, the one that serves.
+    /// Embeds an intent with `model`, the one whose vectors are served.
     fn question(&self, model: Option<&Arc<str>>, intent: String) -> Result<Question, AskError> {
         let serves = |embedder: &&SharedEmbedder| model.is_some_and(|model| **model == *embedder.model().as_str());
-        // No embedder of the model that serves: words and popularity still answer.
+        // Without an embedder of that model, words and popularity still answer.
         let embedder = self.embedders.iter().find(serves);
         Ok(question(embedder.map(|embedder| &**embedder), intent)?)
     }
 }
 
-/// Gives a state the vectors that it lacks, which no log will hold.
+/// Computes the vectors that a state lacks and adds them; no log records them.
 pub fn embed_lacking(state: &mut State, embedder: &dyn Embedder, batch_texts_max: usize) -> Result<(), EmbedError> {
     loop {
         let lacking = state.vectors.lacking(embedder.model().as_str(), batch_texts_max);
@@ -158,17 +160,17 @@ pub fn embed_lacking(state: &mut State, embedder: &dyn Embedder, batch_texts_max
         }
         let model = embedder.model().to_string();
         for ((hash, _), vector) in lacking.iter().zip(embedder.embed(&texts)?) {
-            state.embedded(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
+            state.apply_embedding(&EmbeddingComputed { text_hash: hash.to_string(), model: model.clone(), vector });
         }
     }
 }
 
-/// An intent with its clauses and, where there is an embedder, their vectors.
+/// Builds a question: an intent with its clauses and, if there is an embedder, their vectors.
 pub fn question(embedder: Option<&dyn Embedder>, intent: String) -> Result<Question, EmbedError> {
     let parts: Vec<String> = clauses(&intent).into_iter().map(str::to_owned).collect();
     let texts: Vec<&str> = std::iter::once(intent.as_str()).chain(parts.iter().map(String::as_str)).collect();
     let mut vectors = match embedder {
-        Some(embedder) => embedder.embed(&texts)?.into_iter().map(known).collect(),
+        Some(embedder) => embedder.embed(&texts)?.into_iter().map(non_zero).collect(),
         None => vec![None; texts.len()],
     }
     .into_iter();
@@ -177,17 +179,17 @@ pub fn question(embedder: Option<&dyn Embedder>, intent: String) -> Result<Quest
     Ok(Question { intent, vector, clauses })
 }
 
-/// All zeros is what a model says about a text it knows nothing of.
-fn known(vector: Vec<f32>) -> Option<Vec<f32>> {
+/// Drops a vector of zeros, which a model gives a text it knows nothing about.
+fn non_zero(vector: Vec<f32>) -> Option<Vec<f32>> {
     vector.iter().any(|value| *value != 0.0).then_some(vector)
 }
 
-/// Whether a tool is offered: related tools that were withdrawn are of no use.
+/// Whether a node is a tool that was not removed.
 fn is_offered(state: &State, node: Node) -> bool {
     matches!(node.kind(), NodeKind::Tool(position) if !state.tools.at(position).removed)
 }
 
-/// What a question may be limited to, by name.
+/// The wire name of a filter.
 fn only_name(only: Only) -> &'static str {
     match only {
         Only::All => "all",
@@ -196,15 +198,16 @@ fn only_name(only: Only) -> &'static str {
     }
 }
 
-fn limited(limit: Option<usize>, default: usize, max: usize) -> Result<usize, AskError> {
+/// The limit of a request, checked to be from 1 to `max`.
+fn checked_limit(limit: Option<usize>, default: usize, max: usize) -> Result<usize, AskError> {
     match limit.unwrap_or(default) {
         limit if (1..=max).contains(&limit) => Ok(limit),
         limit => Err(AskError::invalid("limit", format!("is {limit}, it must be from 1 to {max}"))),
     }
 }
 
-/// What is wanted by default: everything, cut to the limit.
-fn wanted(only: Only, score_min: f64, limit: usize) -> Result<Wanted, AskError> {
+/// The filter of a request, with `score_min` checked to be from 0 to 1.
+fn checked_filter(only: Only, score_min: f64, limit: usize) -> Result<Wanted, AskError> {
     if !(0.0..=1.0).contains(&score_min) {
         return Err(AskError::invalid("min_score", format!("is {score_min}, it must be from 0 to 1")));
     }

@@ -1,11 +1,12 @@
-//! The pure centre of pml: what the facts are and what follows from them.
+//! The pure core of pml: the facts, and the state and answers derived from them.
 //!
-//! Pure means: no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
+//! Pure means no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
 //! records always give the same state. serde appears in `event/` only, where bytes become facts.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
-//! are admitted), `trace` (how an execution becomes one trace), `live` (which ones are told what comes next), `graph`, `capability`
-//! and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (what fits an intent), `predict` (what comes next).
+//! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,
+//! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
+//! intent), `predict` (the next call).
 
 pub mod id;
 pub mod time;

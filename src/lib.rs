@@ -1,7 +1,7 @@
 //! pml: procedural memory for AI agents.
 //!
-//! Agents publish what they did; pml keeps the facts in an append-only log and folds them into a tool graph and a hypergraph of
-//! capabilities.
+//! Agents publish what they did; pml keeps the facts in an append-only log and folds them into a state: a tool graph, a hypergraph of
+//! capabilities and a memory of past intents. From that state it answers which tools fit an intent and which call comes next.
 //!
 //! ```text
 //!  agent --HTTP--> gateway --> publisher --> actors::execution --append--> log --+--> actors::trace --append--> log

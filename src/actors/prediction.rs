@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::follow::follow;
 use super::{ActorFailure, Records};
-use crate::ask::{Asker, Foreseen, Foresight};
+use crate::ask::{Asker, StreamPredictor, StreamedPrediction};
 use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config::{self, Serve};
@@ -54,8 +54,8 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
     let actor = Prediction::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let live = Live::new(&view.executions, parts.settings.waiting_max);
-        let foresight = Some(Foresight::new(parts.asker.clone()));
-        Prediction { live, foresight, impressions: Vec::new(), appending: false, parts }
+        let predictor = Some(StreamPredictor::new(parts.asker.clone()));
+        Prediction { live, predictor, impressions: Vec::new(), appending: false, parts }
     });
     follow(log, view.applied(), BATCH_RECORDS_MAX, actor, None, stop).await
 }
@@ -63,7 +63,7 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
 struct Prediction {
     live: Live,
     /// Away while some predictions are computed; the next ones are taken when it is back.
-    foresight: Option<Foresight>,
+    predictor: Option<StreamPredictor>,
     /// What the log has yet to take.
     impressions: Vec<Arc<NewRecord>>,
     appending: bool,
@@ -96,34 +96,34 @@ impl Prediction {
         if self.live.waiting() == 0 {
             return;
         }
-        let Some(mut foresight) = self.foresight.take() else { return };
-        let (moments, ranked_max) = (self.live.take(AT_ONCE_MAX), self.parts.settings.ranked_max);
+        let Some(mut predictor) = self.predictor.take() else { return };
+        let (contexts, ranked_max) = (self.live.next_contexts(AT_ONCE_MAX), self.parts.settings.ranked_max);
         let predict = move || {
-            let predicted: Vec<_> = moments.iter().map(|moment| foresight.foresee(moment, ranked_max)).collect();
-            (foresight, predicted)
+            let predicted: Vec<_> = contexts.iter().map(|live| predictor.predict(live, ranked_max)).collect();
+            (predictor, predicted)
         };
         let (bus, subjects) = (Arc::clone(&self.parts.bus), self.parts.subjects.clone());
         let serving = async move {
-            let (foresight, predicted) = tokio::task::spawn_blocking(predict).await?;
+            let (predictor, predicted) = tokio::task::spawn_blocking(predict).await?;
             let mut impressions = Vec::with_capacity(predicted.len());
             for outcome in predicted {
                 match outcome {
-                    Ok(foreseen) => {
-                        publish(&bus, &subjects, &foreseen).await;
-                        impressions.push(Arc::new(foreseen.impression));
+                    Ok(prediction) => {
+                        publish(&bus, &subjects, &prediction).await;
+                        impressions.push(Arc::new(prediction.impression));
                     }
                     Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
                 }
             }
-            Ok::<_, tokio::task::JoinError>((foresight, impressions))
+            Ok::<_, tokio::task::JoinError>((predictor, impressions))
         };
         context.spawn(serving.into_actor(self).map(|outcome, actor, context| {
-            let Ok((foresight, impressions)) = outcome else {
+            let Ok((predictor, impressions)) = outcome else {
                 // It panicked. Whoever feeds this actor finds it gone, and it is built anew.
                 context.stop();
                 return;
             };
-            actor.foresight = Some(foresight);
+            actor.predictor = Some(predictor);
             actor.parts.metrics.predictions_served.inc_by(impressions.len() as u64);
             actor.remember(impressions, context);
             actor.serve_some(context);
@@ -154,13 +154,13 @@ impl Prediction {
     }
 }
 
-async fn publish(bus: &SharedBus, subjects: &Subjects, foreseen: &Foreseen) {
-    let subject = match &foreseen.session {
+async fn publish(bus: &SharedBus, subjects: &Subjects, prediction: &StreamedPrediction) {
+    let subject = match &prediction.session {
         Some(session) => subjects.predict(session),
-        None => subjects.predict_execution(&foreseen.execution),
+        None => subjects.predict_execution(&prediction.execution),
     };
     // At most once, as the bus promises: whoever missed one hears the next, or asks.
-    if let Err(error) = bus.publish(subject, Arc::clone(&foreseen.message)).await {
+    if let Err(error) = bus.publish(subject, Arc::clone(&prediction.message)).await {
         tracing::debug!(%error, "prediction not published");
     }
 }

@@ -1,4 +1,4 @@
-//! Answers as they go over the wire (S4 AC4).
+//! Wire types of the answers to `discover` and its deprecated predecessors (S4 AC4).
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ use crate::core::rank::discover::{Found, Hit, Only};
 use crate::core::rank::search::{FoundTools, ToolHit};
 use crate::core::state::State;
 
+/// The answer to `discover`: ranked tools and capabilities.
 #[derive(Serialize)]
 pub struct DiscoverAnswer {
     results: Vec<ItemDto>,
@@ -25,12 +26,12 @@ pub struct DiscoverAnswer {
 struct MetaDto {
     query: String,
     filter_type: &'static str,
-    /// How many passed the filter; `returned_count` of them are here.
+    /// The number of items that passed the filter; `returned_count` of them are returned.
     total_found: usize,
     returned_count: usize,
     tools_count: usize,
     capabilities_count: usize,
-    /// The last record the answer rests on.
+    /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
 
@@ -41,12 +42,12 @@ struct ItemDto {
     name: String,
     description: String,
     score: f64,
-    /// What made the score; the values add up to it.
+    /// What each signal adds; the values add up to the score.
     signals: BTreeMap<&'static str, f64>,
     semantic_score: f64,
     success_rate: f64,
     usage_count: u64,
-    /// The nearest past intent that succeeded with this item.
+    /// The most similar past intent that succeeded with this item.
     #[serde(skip_serializing_if = "Option::is_none")]
     similar_intent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +58,7 @@ struct ItemDto {
     related_tools: Option<Vec<RelatedToolDto>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code_snippet: Option<String>,
-    /// What a capability calls.
+    /// The callees of a capability.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<Vec<String>>,
 }
@@ -141,7 +142,7 @@ impl ItemDto {
     }
 }
 
-/// Kept as text in the state; it was JSON when it came in.
+/// Parses JSON that the state keeps as text; it was checked when it came in.
 fn parsed(json: &Json) -> Value {
     serde_json::from_str(json.as_str()).unwrap_or(Value::Null)
 }
@@ -156,6 +157,7 @@ fn related(state: &State, measures: &Measures, node: Node) -> Vec<RelatedToolDto
     dto.collect()
 }
 
+/// The answer to the deprecated `search_tools`.
 #[derive(Serialize)]
 pub struct SearchToolsAnswer {
     tools: Vec<ToolDto>,
@@ -166,7 +168,7 @@ pub struct SearchToolsAnswer {
 #[derive(Serialize)]
 struct SearchMetaDto {
     query: String,
-    /// How much the text counted; the rest is nearness to the tools in use.
+    /// The weight of the text; the rest is the weight of the proximity to the tools in use.
     alpha: f64,
     total_found: usize,
     returned_count: usize,

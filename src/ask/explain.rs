@@ -1,26 +1,28 @@
-//! `explain`: why an outcome was predicted, and the records that taught it. Asked about a prediction that was served, or about a
-//! question as `predict` takes it.
+//! `explain`: why an outcome is predicted, and the traces behind it; for a prediction that was served, or for a question as `predict`
+//! takes it.
 
 use serde::{Deserialize, Serialize};
 
-use super::predict::{AskedMode, PredictAnswer, PredictRequest, ReasonDto, item_name, seed};
-use super::{AskError, Asker, request};
+use super::predict::{PredictAnswer, PredictMode, PredictRequest, ReasonDto, item_name, seed};
+use super::request::parse_callees;
+use super::{AskError, Asker};
 use crate::core::event::Outcome;
 use crate::core::id::{Callee, RecordId};
-use crate::core::predict::Asked;
+use crate::core::predict::PredictionQuery;
 use crate::core::predict::evidence::Evidence;
-use crate::core::predict::explain::{Explanation, Taught, explain};
-use crate::core::predict::score::Served;
+use crate::core::predict::explain::{Explanation, SupportingTrace, explain};
+use crate::core::predict::score::Impression;
 use crate::core::rank::Question;
 use crate::core::state::State;
 
 /// Outcomes shown beside the explained one.
 const RANKED: usize = 5;
 
+/// A served prediction or a question to explain.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
-    /// The id of a prediction that was served; the question is then the one it answered.
+    /// The id of a prediction that was served; its question is explained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<String>,
     #[serde(default)]
@@ -28,37 +30,38 @@ pub struct ExplainRequest {
     #[serde(default, alias = "context_tools")]
     pub context: Vec<String>,
     #[serde(default)]
-    pub mode: AskedMode,
-    /// What is to be explained: a tool, `capability:<id>` or `done`; the first outcome if left out.
+    pub mode: PredictMode,
+    /// The outcome to explain: a tool, `capability:<id>` or `done`; the first one if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
 }
 
+/// The explanation of one outcome.
 #[derive(Serialize)]
 pub struct ExplainAnswer {
     item: String,
     p: f64,
     /// From 1.
     rank: usize,
-    /// All that speaks for it and against it, the strongest first; together they are its score.
+    /// What each signal adds, the largest absolute amount first; together they are its score.
     reasons: Vec<ReasonDto>,
     score: f64,
-    /// The part of the intent that it fits best.
+    /// The clause of the intent that it fits best.
     #[serde(skip_serializing_if = "Option::is_none")]
     clause: Option<String>,
-    /// Completed traces that taught the signals, the strongest signal first.
-    taught: Vec<TaughtDto>,
+    /// Completed traces behind the signals, the strongest signal first.
+    taught: Vec<SupportingTraceDto>,
     intent: String,
     context: Vec<String>,
-    /// What the same question is answered now.
+    /// The answer to the same question now.
     now: PredictAnswer,
     /// The prediction as it was served.
     #[serde(skip_serializing_if = "Option::is_none")]
-    served: Option<ServedDto>,
+    served: Option<ImpressionDto>,
 }
 
 #[derive(Serialize)]
-struct TaughtDto {
+struct SupportingTraceDto {
     signal: &'static str,
     seq: u64,
     execution: String,
@@ -68,74 +71,77 @@ struct TaughtDto {
 }
 
 #[derive(Serialize)]
-struct ServedDto {
+struct ImpressionDto {
     prediction: String,
     execution: Option<String>,
     based_on_seq: u64,
-    /// The probability it gave to the explained outcome, if it listed it.
+    /// The probability of the explained outcome, if it was listed.
     p: Option<f64>,
 }
 
-/// What is explained: the same question, where it came from, and what is asked about it.
-struct About {
+/// The question to explain, and the impression that it comes from, if any.
+struct ExplainedQuestion {
     intent: String,
     context: Vec<Callee>,
     seed: RecordId,
-    mode: AskedMode,
-    served: Option<(RecordId, Served)>,
+    mode: PredictMode,
+    impression: Option<(RecordId, Impression)>,
 }
 
 impl Asker {
-    /// By what is known now: reasons of a prediction that was served long ago may have changed since, and `served` says what they
-    /// came to then.
+    /// Explains an outcome by the newest view: for a prediction served earlier the reasons may have changed since, and `served` has
+    /// the probability of that time.
     pub fn explain(&self, request: ExplainRequest) -> Result<ExplainAnswer, AskError> {
         let state = self.views.current();
-        let item = request.item.as_deref().map(outcome).transpose()?;
-        let about = match &request.prediction {
-            Some(prediction) => served(&state, prediction)?,
-            None => self.asked(&state, request)?,
+        let item = request.item.as_deref().map(parse_outcome).transpose()?;
+        let explained = match &request.prediction {
+            Some(prediction) => question_of_impression(&state, prediction)?,
+            None => self.question_of_request(&state, request)?,
         };
-        let question = self.question(state.vectors.model(), about.intent.clone())?;
-        let evidence = Evidence::of(&state, &question);
-        let asked = Asked { context: &about.context, k: RANKED, mode: about.mode.into(), seed: about.seed };
-        let first = about.served.as_ref().and_then(|(_, served)| served.ranked.first()).and_then(|(first, _)| *first);
+        let question = self.question(state.vectors.model(), explained.intent.clone())?;
+        let evidence = Evidence::for_question(&state, &question);
+        let query =
+            PredictionQuery { context: &explained.context, k: RANKED, mode: explained.mode.into(), seed: explained.seed };
+        let first =
+            explained.impression.as_ref().and_then(|(_, impression)| impression.ranked.first()).and_then(|(first, _)| *first);
         let first = first.map(|symbol| symbol.node().map_or(Outcome::Done, |node| Outcome::Call(state.callee(node))));
-        let found = explain(&state, &evidence, &asked, item.as_ref().or(first.as_ref())).ok_or_else(|| {
+        let found = explain(&state, &evidence, &query, item.as_ref().or(first.as_ref())).ok_or_else(|| {
             AskError::invalid("item", "is not among the outcomes that were weighed; `predict` with a higher limit lists them")
         })?;
-        Ok(ExplainAnswer::new(&state, found, &question, about))
+        Ok(ExplainAnswer::new(&state, found, &question, explained))
     }
 
-    fn asked(&self, state: &State, request: ExplainRequest) -> Result<About, AskError> {
+    fn question_of_request(&self, state: &State, request: ExplainRequest) -> Result<ExplainedQuestion, AskError> {
         let ExplainRequest { intent, context, mode, .. } = request;
-        let asked = PredictRequest { intent: self.checked(&intent)?, context, mode, ..PredictRequest::default() };
-        let seed = seed(state, &asked);
-        Ok(About { context: request::callees("context", &asked.context)?, intent: asked.intent, seed, mode, served: None })
+        let request = PredictRequest { intent: self.checked_intent(&intent)?, context, mode, ..PredictRequest::default() };
+        let seed = seed(state, &request);
+        let context = parse_callees("context", &request.context)?;
+        Ok(ExplainedQuestion { context, intent: request.intent, seed, mode, impression: None })
     }
 }
 
 /// The question that a served prediction answered.
-fn served(state: &State, prediction: &str) -> Result<About, AskError> {
+fn question_of_impression(state: &State, prediction: &str) -> Result<ExplainedQuestion, AskError> {
     let invalid = |problem: &str| AskError::invalid("prediction", format!("'{prediction}' {problem}"));
     let id: RecordId = prediction.parse().map_err(|problem| AskError::invalid("prediction", format!("{problem}")))?;
-    let served = state.predictor.scores.served(id).ok_or_else(|| invalid("was not served, or is no longer kept"))?;
+    let impression = state.predictor.scores.impression(id).ok_or_else(|| invalid("was not served, or is no longer kept"))?;
     let gone = || invalid("belongs to an execution that is no longer kept; ask with its intent and context");
-    let execution = served.execution.as_ref().ok_or_else(gone)?;
+    let execution = impression.execution.as_ref().ok_or_else(gone)?;
     let (intent, calls) = match (state.executions.get(execution), state.executions.trace(execution)) {
         (Some(open), _) => (open.intent().unwrap_or_default().to_owned(), open.calls()),
         (None, Some(trace)) => (trace.intent.clone(), trace.steps.iter().map(|step| step.tool.clone()).collect()),
         (None, None) => return Err(gone()),
     };
-    Ok(About {
+    Ok(ExplainedQuestion {
         intent: intent.trim().to_owned(),
-        context: calls.into_iter().take(served.calls).collect(),
+        context: calls.into_iter().take(impression.calls).collect(),
         seed: id,
-        mode: AskedMode::Passive,
-        served: Some((id, served.clone())),
+        mode: PredictMode::Passive,
+        impression: Some((id, impression.clone())),
     })
 }
 
-fn outcome(item: &str) -> Result<Outcome, AskError> {
+fn parse_outcome(item: &str) -> Result<Outcome, AskError> {
     if item == "done" {
         return Ok(Outcome::Done);
     }
@@ -143,17 +149,17 @@ fn outcome(item: &str) -> Result<Outcome, AskError> {
 }
 
 impl ExplainAnswer {
-    fn new(state: &State, found: Explanation, question: &Question, about: About) -> Self {
+    fn new(state: &State, found: Explanation, question: &Question, explained: ExplainedQuestion) -> Self {
         let contributions = found.ranked.contributions();
         let symbol = match &found.ranked.outcome {
             Outcome::Call(callee) => state.find(callee).map(crate::core::graph::transition::Symbol::call),
             Outcome::Done => Some(crate::core::graph::transition::Symbol::END),
         };
-        let served = about.served.map(|(id, served)| ServedDto {
+        let served = explained.impression.map(|(id, impression)| ImpressionDto {
             prediction: id.to_string(),
-            execution: served.execution.as_ref().map(ToString::to_string),
-            based_on_seq: served.based_on_seq.0,
-            p: served.ranked.iter().find(|(listed, _)| listed.is_some() && *listed == symbol).map(|(_, p)| *p),
+            execution: impression.execution.as_ref().map(ToString::to_string),
+            based_on_seq: impression.based_on_seq.0,
+            p: impression.ranked.iter().find(|(listed, _)| listed.is_some() && *listed == symbol).map(|(_, p)| *p),
         });
         Self {
             item: item_name(&found.ranked.outcome),
@@ -162,23 +168,23 @@ impl ExplainAnswer {
             score: contributions.iter().map(crate::core::predict::Contribution::amount).sum(),
             reasons: contributions.into_iter().map(ReasonDto::from).collect(),
             clause: found.clause.and_then(|clause| question.clauses.get(clause)).map(|clause| clause.text.clone()),
-            taught: found.taught.into_iter().map(TaughtDto::from).collect(),
-            intent: about.intent,
-            context: about.context.iter().map(ToString::to_string).collect(),
+            taught: found.supporting.into_iter().map(SupportingTraceDto::from).collect(),
+            intent: explained.intent,
+            context: explained.context.iter().map(ToString::to_string).collect(),
             now: PredictAnswer::new(state, &found.prediction, 0),
             served,
         }
     }
 }
 
-impl From<Taught> for TaughtDto {
-    fn from(taught: Taught) -> Self {
+impl From<SupportingTrace> for SupportingTraceDto {
+    fn from(trace: SupportingTrace) -> Self {
         Self {
-            signal: taught.signal.name(),
-            seq: taught.seq.0,
-            execution: taught.execution.to_string(),
-            intent: taught.intent.to_string(),
-            similarity: taught.similarity,
+            signal: trace.signal.name(),
+            seq: trace.seq.0,
+            execution: trace.execution.to_string(),
+            intent: trace.intent.to_string(),
+            similarity: trace.similarity,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The model that predicts: its weights, and how its predictions fared.
+//! `models`: the weights of the prediction model, its scores and its thresholds.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,18 @@ use serde::Serialize;
 
 use super::predict::item_name;
 use crate::core::event::Outcome;
-use crate::core::predict::score::{WINDOWS, Window};
+use crate::core::predict::score::{ScoreWindow, WINDOWS};
 use crate::core::predict::signals::Signal;
 use crate::core::state::State;
 
 /// Thresholds shown, of the outcomes judged most often.
 const THRESHOLDS_MAX: usize = 100;
 
+/// The answer to `models`; today there is one model.
 #[derive(Serialize)]
 pub(crate) struct ModelsAnswer {
     models: [ModelDto; 1],
-    /// The last record the answer rests on.
+    /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
 
@@ -27,7 +28,7 @@ struct ModelDto {
     /// Examples the weights were learnt from.
     examples: u64,
     weights: BTreeMap<&'static str, f64>,
-    /// Predictions that were served and scored, ever.
+    /// The number of predictions served and scored, ever.
     scored: u64,
     windows: Vec<WindowDto>,
     thresholds: Vec<ThresholdDto>,
@@ -37,7 +38,7 @@ struct ModelDto {
 #[derive(Serialize)]
 struct WindowDto {
     last: usize,
-    /// How many there are.
+    /// The number of predictions in the window.
     n: usize,
     hit1: f64,
     hit3: f64,
@@ -45,7 +46,7 @@ struct WindowDto {
     calibration_error: f64,
 }
 
-/// How predictions of one outcome fared, as a Beta distribution.
+/// The Beta posterior of whether predictions of one outcome are right.
 #[derive(Serialize)]
 struct ThresholdDto {
     item: String,
@@ -53,12 +54,12 @@ struct ThresholdDto {
     beta: f64,
 }
 
-/// What is known about the model in a view.
+/// Describes the model of a view.
 pub(crate) fn models(state: &State) -> ModelsAnswer {
     let predictor = &state.predictor;
     let weights = predictor.logit.weights();
     let window = |last: usize| {
-        let Window { n, hit1, hit3, log_loss, calibration_error } = predictor.scores.window(last);
+        let ScoreWindow { n, hit1, hit3, log_loss, calibration_error } = predictor.scores.window(last);
         WindowDto { last, n, hit1, hit3, log_loss, calibration_error }
     };
     let judged = predictor.thresholds.iter().map(|(symbol, posterior)| {

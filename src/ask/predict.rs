@@ -1,24 +1,26 @@
-//! `predict`: what comes next, asked with or without an intent and with or without calls made so far.
+//! `predict`: the next call, given an intent, the calls so far, both or neither.
 
 use serde::{Deserialize, Serialize};
 
-use super::{AskError, Asker, ItemType, limited, request};
+use super::request::parse_callees;
+use super::{AskError, Asker, ItemType, checked_limit};
 use crate::core::event::Outcome;
 use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
 use crate::core::predict::strategic::{Underway, underway};
 use crate::core::predict::threshold::Mode;
-use crate::core::predict::{Asked, Contribution, Prediction, Ranked, predict};
+use crate::core::predict::{Contribution, Prediction, PredictionQuery, Ranked, predict};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 
 const LIMIT: usize = 5;
 const LIMIT_MAX: usize = 50;
 
+/// A question for the next call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PredictRequest {
-    /// What is to be done; may be left out.
+    /// The task in words; may be left out.
     #[serde(default)]
     pub intent: String,
     /// The tools and capabilities called so far, in order; none at the start.
@@ -30,42 +32,43 @@ pub struct PredictRequest {
     #[serde(default)]
     pub only: ItemType,
     #[serde(default)]
-    pub mode: AskedMode,
+    pub mode: PredictMode,
 }
 
-/// Why somebody asks: the more is at stake, the surer an answer must be before it says to go ahead.
+/// Why a prediction is requested: the more is at stake, the higher the threshold. The wire form of [`Mode`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum AskedMode {
+pub enum PredictMode {
     /// An agent asks and decides itself.
     #[default]
     Asked,
-    /// Told without being asked.
+    /// The answer is shown without an agent having asked.
     Passive,
-    /// To be run before anybody asks.
+    /// The call is to be run before an agent asks.
     Speculation,
 }
 
-impl From<AskedMode> for Mode {
-    fn from(mode: AskedMode) -> Self {
+impl From<PredictMode> for Mode {
+    fn from(mode: PredictMode) -> Self {
         match mode {
-            AskedMode::Asked => Self::Asked,
-            AskedMode::Passive => Self::Passive,
-            AskedMode::Speculation => Self::Speculation,
+            PredictMode::Asked => Self::Asked,
+            PredictMode::Passive => Self::Passive,
+            PredictMode::Speculation => Self::Speculation,
         }
     }
 }
 
 impl Asker {
-    /// Tools, capabilities and "done", each with its probability and why.
+    /// Ranks tools, capabilities and "done", each with its probability and reasons.
     pub fn predict(&self, request: PredictRequest) -> Result<PredictAnswer, AskError> {
-        let limit = limited(request.limit, LIMIT, LIMIT_MAX)?;
-        let context = request::callees("context", &request.context)?;
+        let limit = checked_limit(request.limit, LIMIT, LIMIT_MAX)?;
+        let context = parse_callees("context", &request.context)?;
         let state = self.views.current();
-        let question = self.question(state.vectors.model(), self.checked(&request.intent)?)?;
-        // Everything is ranked, then cut: what is left out keeps its share of the probability.
-        let asked = Asked { context: &context, k: usize::MAX, mode: request.mode.into(), seed: seed(&state, &request) };
-        let mut prediction = predict(&state, &question, &asked);
+        let question = self.question(state.vectors.model(), self.checked_intent(&request.intent)?)?;
+        // Everything is ranked, then filtered: what is left out keeps its share of the probability.
+        let query =
+            PredictionQuery { context: &context, k: usize::MAX, mode: request.mode.into(), seed: seed(&state, &request) };
+        let mut prediction = predict(&state, &question, &query);
         prediction.ranked.retain(|ranked| is_wanted(&ranked.outcome, request.only));
         prediction.ranked.truncate(limit);
         let mut answer = PredictAnswer::new(&state, &prediction, usize::MAX);
@@ -78,7 +81,7 @@ impl Asker {
     }
 }
 
-/// Asking the same of the same state gives the same threshold.
+/// The seed of the threshold's sample: the same request on the same state gives the same threshold.
 pub(super) fn seed(state: &State, request: &PredictRequest) -> RecordId {
     let based_on = state.applied().to_string();
     let mut parts = vec!["predict", &based_on, &request.intent];
@@ -95,20 +98,21 @@ fn is_wanted(outcome: &Outcome, only: ItemType) -> bool {
     }
 }
 
+/// The answer to a [`PredictRequest`].
 #[derive(Clone, Debug, Serialize)]
 pub struct PredictAnswer {
     /// The most likely first.
     ranked: Vec<RankedDto>,
-    /// What the first one had to reach, and whether it did: `emit` or `hold`.
+    /// The probability that the first one had to reach; `decision` is `emit` if it did, else `hold`.
     threshold: f64,
     decision: &'static str,
     model: String,
-    /// The last record the answer rests on.
+    /// The last record folded into the state that answered.
     based_on_seq: u64,
-    /// Calls of the context that pml has never heard of; they say nothing about what follows.
+    /// Calls of the context that the state does not know; they say nothing about what follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
-    /// Where only capabilities are asked for: those that the calls so far are part of, the best first.
+    /// If only capabilities were asked for: those that the calls so far are part of, the best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     underway: Option<Vec<UnderwayDto>>,
 }
@@ -121,9 +125,9 @@ struct UnderwayDto {
     score: f64,
     /// The share of its calls that were made.
     overlap: f64,
-    /// For belonging where the calls so far belong.
+    /// For belonging to the community of the calls so far.
     boost: f64,
-    /// What it calls besides.
+    /// Its members not called yet.
     missing: Vec<String>,
 }
 
@@ -147,10 +151,10 @@ struct RankedDto {
     item: String,
     r#type: &'static str,
     p: f64,
-    /// What speaks for it and against it, the strongest first.
+    /// What each signal adds, the largest absolute amount first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<ReasonDto>,
-    /// What a capability is called and what it calls.
+    /// The name of a capability; `tools` are its callees.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +171,7 @@ pub(super) struct ReasonDto {
 }
 
 impl PredictAnswer {
-    /// With at most `reasons_max` reasons for each.
+    /// The answer with at most `reasons_max` reasons per outcome.
     pub(super) fn new(state: &State, prediction: &Prediction, reasons_max: usize) -> Self {
         Self {
             ranked: prediction.ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
@@ -181,7 +185,7 @@ impl PredictAnswer {
     }
 }
 
-/// A tool, `capability:<id>`, or `done`.
+/// The wire name of an outcome: a tool, `capability:<id>`, or `done`.
 pub(super) fn item_name(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Call(callee) => callee.to_string(),

@@ -1,8 +1,8 @@
-//! What can be asked, as it comes over the wire.
+//! Wire types of the requests for `discover` and its deprecated predecessors.
 
 use serde::{Deserialize, Serialize};
 
-use super::{AskError, limited, wanted};
+use super::{AskError, checked_filter, checked_limit};
 use crate::core::graph::Node;
 use crate::core::id::Callee;
 use crate::core::rank::discover::{Only, Wanted};
@@ -12,7 +12,7 @@ const DISCOVER_LIMIT: usize = 10;
 const DISCOVER_LIMIT_MAX: usize = 50;
 const SEARCH_LIMIT: usize = 5;
 
-/// S4 AC2.
+/// A question for tools and capabilities that fit an intent (S4 AC2).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiscoverRequest {
@@ -24,6 +24,7 @@ pub struct DiscoverRequest {
     pub include_related: bool,
 }
 
+/// Which items of an answer are returned.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
@@ -34,6 +35,7 @@ pub struct Filter {
     pub min_score: f64,
 }
 
+/// Tools, capabilities or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemType {
@@ -55,11 +57,15 @@ impl From<ItemType> for Only {
 
 impl DiscoverRequest {
     pub(super) fn wanted(&self) -> Result<Wanted, AskError> {
-        wanted(self.filter.only.into(), self.filter.min_score, limited(self.limit, DISCOVER_LIMIT, DISCOVER_LIMIT_MAX)?)
+        checked_filter(
+            self.filter.only.into(),
+            self.filter.min_score,
+            checked_limit(self.limit, DISCOVER_LIMIT, DISCOVER_LIMIT_MAX)?,
+        )
     }
 }
 
-/// S0; deprecated.
+/// A question for tools only (S0); deprecated.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchToolsRequest {
@@ -74,11 +80,11 @@ pub struct SearchToolsRequest {
 
 impl SearchToolsRequest {
     pub(super) fn limit(&self) -> Result<usize, AskError> {
-        limited(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)
+        checked_limit(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)
     }
 }
 
-/// Deprecated.
+/// A question for capabilities only; deprecated.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchCapabilitiesRequest {
@@ -91,16 +97,16 @@ pub struct SearchCapabilitiesRequest {
 
 impl SearchCapabilitiesRequest {
     pub(super) fn wanted(&self) -> Result<Wanted, AskError> {
-        wanted(Only::Capabilities, self.min_score, limited(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)?)
+        checked_filter(Only::Capabilities, self.min_score, checked_limit(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)?)
     }
 }
 
-/// The nodes of the tools in use. One that is not known has no neighbours either and is left out.
-pub(super) fn context(state: &State, tools: &[String]) -> Result<Vec<Node>, AskError> {
-    Ok(callees("context_tools", tools)?.iter().filter_map(|callee| state.find(callee)).collect())
+/// The nodes of the tools in use. Unknown tools have no neighbours and are left out.
+pub(super) fn context_nodes(state: &State, tools: &[String]) -> Result<Vec<Node>, AskError> {
+    Ok(parse_callees("context_tools", tools)?.iter().filter_map(|callee| state.find(callee)).collect())
 }
 
-pub(super) fn callees(field: &'static str, texts: &[String]) -> Result<Vec<Callee>, AskError> {
+pub(super) fn parse_callees(field: &'static str, texts: &[String]) -> Result<Vec<Callee>, AskError> {
     let parse = |text: &String| text.parse().map_err(|problem| AskError::invalid(field, format!("'{text}' {problem}")));
     texts.iter().map(parse).collect()
 }

@@ -78,7 +78,7 @@ fn side(state: &State) -> Value {
 /// What discover says, as ids with scores.
 fn answer(state: State, intent: &str, config: &Config) -> anyhow::Result<Vec<(String, f64)>> {
     let request = DiscoverRequest { intent: intent.to_owned(), limit: Some(RANKS), ..DiscoverRequest::default() };
-    let answer = json!(Asker::of_state(state, config)?.discover(request)?);
+    let answer = json!(Asker::from_state(state, config)?.discover(request)?);
     let results = answer["results"].as_array().cloned().unwrap_or_default();
     let item = |item: &Value| Some((item["id"].as_str()?.to_owned(), item["score"].as_f64()?));
     Ok(results.iter().filter_map(item).collect())

@@ -7,7 +7,7 @@ use super::Outcome;
 use super::output::Output;
 use super::predict::in_words;
 use super::question::QuestionArguments;
-use crate::ask::{AskedMode, Asker, ExplainRequest};
+use crate::ask::{Asker, ExplainRequest, PredictMode};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         prediction: arguments.prediction,
         intent: arguments.intent,
         context: arguments.after,
-        mode: AskedMode::default(),
+        mode: PredictMode::default(),
         item: arguments.item,
     };
     let answer = arguments.question.answer(&config, "/v1/explain", request, Asker::explain).await?;

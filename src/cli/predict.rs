@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
-use crate::ask::{AskedMode, Asker, ItemType, PredictRequest};
+use crate::ask::{Asker, ItemType, PredictMode, PredictRequest};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     only: ItemType,
     /// How sure the answer must be before it says to go ahead
     #[arg(long, value_enum, default_value = "asked")]
-    mode: AskedMode,
+    mode: PredictMode,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
     #[command(flatten)]

@@ -75,7 +75,7 @@ impl Source {
 
     /// Somebody who answers as pml would have at a moment; now, if none is given.
     pub(super) async fn asker(&self, at: Option<Moment>, config: &Config) -> anyhow::Result<Asker> {
-        Ok(Asker::of_state(self.state(at.unwrap_or(Moment::Now)).await?, config)?)
+        Ok(Asker::from_state(self.state(at.unwrap_or(Moment::Now)).await?, config)?)
     }
 
     /// Visits the records after `after` up to the present tail, until `visit` says to stop.

@@ -16,7 +16,7 @@ use super::event::{CapabilityDeclared, Json, TraceCompleted};
 use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
 use super::id::{Callee, CapabilityId, Seq};
-use super::text::described;
+use super::text::searchable_text;
 use procedures::Procedures;
 pub use structure::Structure;
 
@@ -101,7 +101,7 @@ impl Capability {
     /// What it is found by; `None` for a stub. Never the intents it was used for: those are memory, and a text made of them would
     /// answer its own question.
     pub fn text(&self) -> Option<String> {
-        (self.status != Status::Stub).then(|| described(&self.name, &self.description))
+        (self.status != Status::Stub).then(|| searchable_text(&self.name, &self.description))
     }
 
     /// What is known about the `contains` edge to each member: it was seen whenever the capability ran.

@@ -1,8 +1,8 @@
-//! Executions under way, as seen by whoever tells them what comes next: which of them waits for a prediction, and after which record.
+//! Live executions and their queue for predictions: which execution waits for one, and after which record.
 //!
-//! An execution waits from a step until it is served. Further steps meanwhile replace what it waits for and leave it its place, so a
-//! flood costs predictions, not order or memory. What is predicted from is a [`Moment`]: a function of the records of the execution
-//! up to the one that caused it, whoever computes it and when.
+//! An execution waits from a step until its prediction is made. A further step meanwhile replaces the record that it waits for and
+//! keeps its place in the queue, so under load predictions are skipped, the order stays and memory is bounded. Predictions are made
+//! from a [`LiveContext`]: a function of the records of the execution up to its cause, whichever process computes it and when.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use super::id::{Callee, ExecutionId, RecordId, Seq, SessionId};
 use super::time::Timestamp;
 use super::trace::{Executions, OpenExecution};
 
-/// Where an execution stands after one of its records.
+/// The intent and calls of a live execution after one of its records: what a prediction is made from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moment {
+pub struct LiveContext {
     pub execution: ExecutionId,
     pub session: Option<SessionId>,
     pub intent: String,
-    /// What was called and has returned, in order.
+    /// The calls that have ended, in order.
     pub calls: Vec<Callee>,
-    /// The record after which this is so, and when that happened.
+    /// The last record of the execution included, and the time of that event.
     pub cause: RecordId,
     pub time: Timestamp,
 }
 
-impl Moment {
-    /// `open` holds the records of `execution` up to `cause`.
-    pub fn of(execution: &ExecutionId, open: &OpenExecution, cause: &NewRecord) -> Self {
+impl LiveContext {
+    /// The context of `execution`, of which `open` holds the records up to `cause`.
+    pub fn from_execution(execution: &ExecutionId, open: &OpenExecution, cause: &NewRecord) -> Self {
         Self {
             execution: execution.clone(),
             session: open.session().cloned(),
@@ -39,15 +39,16 @@ impl Moment {
     }
 }
 
-/// Whether something follows that can be predicted: the execution has begun, or a step has ended.
+/// Whether a prediction is made after `event`: an execution has started, or a step has ended.
 pub fn calls_for_a_prediction(event: &Event) -> bool {
     matches!(event, Event::ExecutionStarted(_) | Event::StepFinished(_))
 }
 
+/// `Live` holds the open executions and the queue of those that wait for a prediction, at most `waiting_max`.
 #[derive(Debug)]
 pub struct Live {
     open: BTreeMap<ExecutionId, Entry>,
-    /// By place: the position of the record since which the execution waits.
+    /// The queue, by the position of the record since which the execution waits.
     waiting: BTreeMap<Seq, ExecutionId>,
     waiting_max: usize,
 }
@@ -55,12 +56,12 @@ pub struct Live {
 #[derive(Debug, Default)]
 struct Entry {
     so_far: OpenExecution,
-    /// Its place in `waiting`, and the newest record that calls for a prediction.
+    /// Its key in `waiting`, and the newest record that calls for a prediction.
     waits: Option<(Seq, Arc<NewRecord>)>,
 }
 
 impl Live {
-    /// Those that are open in a view, none of them waiting: what happened before is not live.
+    /// Starts with the executions open in a view. None of them waits: their records came before this process was live.
     pub fn new(executions: &Executions, waiting_max: usize) -> Self {
         let entry = |(execution, open): (&ExecutionId, &OpenExecution)| {
             (execution.clone(), Entry { so_far: open.clone(), waits: None })
@@ -69,8 +70,8 @@ impl Live {
         Self { open: running.map(entry).collect(), waiting: BTreeMap::new(), waiting_max }
     }
 
-    /// Takes note of a record. `wanted` says whether its execution is served; it is asked only where there is something to serve.
-    /// Returns how many predictions will not be made: replaced by a newer one, ended with their execution, or too many.
+    /// Applies a record. `wanted` says whether its execution is served; it is called only when a prediction is due.
+    /// Returns how many predictions will not be made: replaced by a newer one, ended with their execution, or over the limit.
     pub fn note(&mut self, record: &Record, wanted: impl FnOnce(&ExecutionId, &OpenExecution) -> bool) -> u64 {
         let event = record.event();
         let Some(execution) = event.execution() else { return 0 };
@@ -83,7 +84,7 @@ impl Live {
         if starts && !self.open.contains_key(execution) {
             self.open.insert(execution.clone(), Entry::default());
         }
-        // What comes after the end is late and changes nothing.
+        // A record after the end of its execution is late and changes nothing.
         let Some(entry) = self.open.get_mut(execution) else { return 0 };
         entry.so_far.note(&record.fact);
         if !calls_for_a_prediction(event) || !wanted(execution, &entry.so_far) {
@@ -107,30 +108,31 @@ impl Live {
 
     fn end(&mut self, execution: &ExecutionId) -> u64 {
         let waited = self.open.remove(execution).and_then(|entry| entry.waits);
-        waited.map_or(0, |(place, _)| {
-            self.waiting.remove(&place);
+        waited.map_or(0, |(since, _)| {
+            self.waiting.remove(&since);
             1
         })
     }
 
-    /// What to predict from, for up to `max` of those that have waited longest.
-    pub fn take(&mut self, max: usize) -> Vec<Moment> {
-        let mut moments = Vec::new();
-        while moments.len() < max
+    /// Removes up to `max` executions from the queue, the longest waiting first, and returns their contexts.
+    pub fn next_contexts(&mut self, max: usize) -> Vec<LiveContext> {
+        let mut contexts = Vec::new();
+        while contexts.len() < max
             && let Some((_, execution)) = self.waiting.pop_first()
         {
-            let entry = self.open.get_mut(&execution).expect("whoever waits is open");
-            let (_, cause) = entry.waits.take().expect("whoever has a place waits");
-            moments.push(Moment::of(&execution, &entry.so_far, &cause));
+            let entry = self.open.get_mut(&execution).expect("a waiting execution is open");
+            let (_, cause) = entry.waits.take().expect("an execution in the queue waits");
+            contexts.push(LiveContext::from_execution(&execution, &entry.so_far, &cause));
         }
-        moments
+        contexts
     }
 
+    /// The number of executions that wait for a prediction.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many are under way.
+    /// The number of open executions.
     pub fn len(&self) -> usize {
         self.open.len()
     }
@@ -194,11 +196,11 @@ mod tests {
 
     /// Execution, calls and number of the causing record.
     fn taken(live: &mut Live) -> Vec<(String, Vec<String>, i64)> {
-        let text = |moment: Moment| {
-            let calls = moment.calls.iter().map(ToString::to_string).collect();
-            (moment.execution.to_string(), calls, moment.time.micros())
+        let text = |context: LiveContext| {
+            let calls = context.calls.iter().map(ToString::to_string).collect();
+            (context.execution.to_string(), calls, context.time.micros())
         };
-        live.take(usize::MAX).into_iter().map(text).collect()
+        live.next_contexts(usize::MAX).into_iter().map(text).collect()
     }
 
     #[test]
@@ -210,8 +212,8 @@ mod tests {
         assert_eq!(taken(&mut live), [("a".to_owned(), vec!["fs:read".to_owned()], 2)]);
         assert_eq!(taken(&mut live), [], "once");
         note(&mut live, &[started(3, "b"), step(4, "a", "fs:write")]);
-        let moments = live.take(1);
-        assert_eq!((moments[0].intent.as_str(), live.waiting()), ("do b", 1), "whoever waits longest comes first");
+        let contexts = live.next_contexts(1);
+        assert_eq!((contexts[0].intent.as_str(), live.waiting()), ("do b", 1), "the longest waiting comes first");
     }
 
     #[test]
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_finished_or_not_wanted_is_not_served() {
+    fn executions_that_finished_or_are_not_wanted_are_not_served() {
         let mut live = live(9);
         let unwanted = started(1, "a");
         assert_eq!(live.note(&unwanted, |_, open| open.session().is_none()), 0);
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_are_bounded() {
+    fn waiting_executions_are_bounded() {
         let mut live = live(2);
         assert_eq!(note(&mut live, &[started(1, "a"), started(2, "b"), started(3, "c")]), 1);
         let waiting: Vec<String> = taken(&mut live).into_iter().map(|(execution, _, _)| execution).collect();
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_actor_that_starts_anew_sees_the_same_moments() {
+    fn an_actor_that_starts_anew_sees_the_same_contexts() {
         let records = [started(1, "a"), step(2, "a", "x:1"), step(3, "a", "x:2")];
         let mut executions = Executions::default();
         for record in &records[..2] {
@@ -255,6 +257,6 @@ mod tests {
         let (mut whole, mut again) = (live(9), Live::new(&executions, 9));
         note(&mut whole, &records);
         note(&mut again, &records[2..]);
-        assert_eq!(whole.take(1), again.take(1));
+        assert_eq!(whole.next_contexts(1), again.next_contexts(1));
     }
 }

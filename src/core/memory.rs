@@ -1,4 +1,4 @@
-//! Intent memory: which intents were seen, and what succeeded when they were. The cheapest large win there is (ALGORITHMS 1).
+//! The memory: past intents, the callees that succeeded with them, and their call sequences (ALGORITHMS 1).
 
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -12,50 +12,51 @@ use super::graph::transition::Symbol;
 use super::id::{ExecutionId, OwnHash, Seq};
 use super::vectors::TextHash;
 
-/// Distinct intents kept; the first seen go first. Part of the fold, hence constant. Every question is compared with all of them.
+/// Distinct intents kept; the one seen first is evicted first. Constant, because the fold depends on it. Every question is compared
+/// with all of them.
 pub const INTENTS_KEPT: usize = 20_000;
 
-/// Different ways kept per intent, those gone last, and calls kept per way, the first ones.
-pub const WAYS_KEPT: usize = 4;
+/// Call sequences kept per intent, the latest ones, and calls kept per sequence, the first ones.
+pub const SEQUENCES_KEPT: usize = 4;
 pub const CALLS_KEPT: usize = 64;
 
-/// One intent and what became of it.
+/// One intent and its runs.
 #[derive(Clone, Debug)]
-pub struct Remembered {
+pub struct PastIntent {
     pub intent: Arc<str>,
     pub hash: TextHash,
-    /// Runs with this intent.
+    /// The number of runs with this intent.
     pub runs: u32,
-    /// What succeeded in how many of them, in node order.
+    /// The nodes that succeeded, each with the number of runs, in node order.
     pub used: Vec<(Node, u32)>,
-    /// What was called one after the other, the way gone last at the end.
-    pub ways: Vec<Way>,
+    /// Its distinct call sequences, the latest one last.
+    pub sequences: Vec<CallSequence>,
 }
 
-/// A sequence of calls that runs with the same intent went through.
+/// The calls, in order, of one or more runs with the same intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct CallSequence {
     pub calls: Arc<[Node]>,
-    /// Whether the run ended there; an abandoned one, or one cut to [`CALLS_KEPT`], might have gone on.
+    /// Whether the run ended after the last call: not if it was abandoned or cut to [`CALLS_KEPT`].
     pub ended: bool,
     pub times: u32,
     pub succeeded: u32,
-    /// The last record that taught it, and the execution it is about.
+    /// The last `trace.completed` record with this sequence, and its execution.
     pub seq: Seq,
     pub execution: ExecutionId,
 }
 
-impl Way {
-    /// From the start of the run to its end, if it had one.
+impl CallSequence {
+    /// The sequence as symbols, from the start of the run to its end if it had one.
     pub fn symbols(&self) -> Vec<Symbol> {
         let calls = self.calls.iter().map(|call| Symbol::call(*call));
         std::iter::once(Symbol::START).chain(calls).chain(self.ended.then_some(Symbol::END)).collect()
     }
 }
 
-/// A run as the memory sees it.
+/// One run, as [`Memory::observe`] takes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct IntentRun<'a> {
     pub calls: &'a [Node],
     pub success: bool,
     pub abandoned: bool,
@@ -63,51 +64,52 @@ pub struct Run<'a> {
     pub execution: &'a ExecutionId,
 }
 
+/// `Memory` holds at most [`INTENTS_KEPT`] past intents.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     numbers: GenericHashMap<TextHash, u64, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
-    /// By number, in the order they were first seen.
-    entries: OrdMap<u64, Arc<Remembered>>,
+    /// By number; numbers follow the order in which intents were first seen.
+    entries: OrdMap<u64, Arc<PastIntent>>,
     next: u64,
 }
 
-/// What an observation did to the memory.
+/// The effect of [`Memory::observe`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Noted {
-    /// The intent was known.
-    Again,
-    /// It is new.
+pub enum Observed {
+    /// The intent was known already.
+    Known,
+    /// The intent is new.
     New,
-    /// It is new and another one had to go.
-    Instead(Arc<str>),
+    /// The intent is new and this older one was dropped for it.
+    Evicted(Arc<str>),
 }
 
 impl Memory {
-    /// A run with this intent, in which `nodes` (each once) succeeded.
-    pub fn observe(&mut self, intent: &str, hash: TextHash, nodes: &[Node], run: Run<'_>) -> Noted {
+    /// Records a run with this intent, in which `nodes` (each once) succeeded.
+    pub fn observe(&mut self, intent: &str, hash: TextHash, nodes: &[Node], run: IntentRun<'_>) -> Observed {
         if let Some(number) = self.numbers.get(&hash) {
             let entry = Arc::make_mut(self.entries.get_mut(number).expect("numbered entries are kept"));
-            count(entry, nodes);
-            entry.went(run);
-            return Noted::Again;
+            entry.count_used(nodes);
+            entry.record_run(run);
+            return Observed::Known;
         }
-        let mut entry = Remembered { intent: intent.into(), hash, runs: 0, used: Vec::new(), ways: Vec::new() };
-        count(&mut entry, nodes);
-        entry.went(run);
+        let mut entry = PastIntent { intent: intent.into(), hash, runs: 0, used: Vec::new(), sequences: Vec::new() };
+        entry.count_used(nodes);
+        entry.record_run(run);
         self.entries.insert(self.next, Arc::new(entry));
         self.numbers.insert(hash, self.next);
         self.next += 1;
         if self.entries.len() <= INTENTS_KEPT {
-            return Noted::New;
+            return Observed::New;
         }
-        let (oldest, gone) = self.entries.get_min().cloned().expect("more than INTENTS_KEPT entries");
+        let (oldest, evicted) = self.entries.get_min().cloned().expect("more than INTENTS_KEPT entries");
         self.entries.remove(&oldest);
-        self.numbers.remove(&gone.hash);
-        Noted::Instead(Arc::clone(&gone.intent))
+        self.numbers.remove(&evicted.hash);
+        Observed::Evicted(Arc::clone(&evicted.intent))
     }
 
-    /// By number: in the order they were first seen.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<Remembered>)> {
+    /// The intents with their numbers, in the order they were first seen.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<PastIntent>)> {
         self.entries.iter().map(|(number, entry)| (*number, entry))
     }
 
@@ -116,9 +118,9 @@ impl Memory {
         self.next
     }
 
-    /// By number, as [`Self::iter`] gives them.
-    pub fn from_rows(rows: impl IntoIterator<Item = (u64, Remembered)>, next: u64) -> Self {
-        let entries: OrdMap<u64, Arc<Remembered>> = rows.into_iter().map(|(number, row)| (number, Arc::new(row))).collect();
+    /// Restores what [`Self::iter`] and [`Self::next_number`] gave.
+    pub fn from_rows(rows: impl IntoIterator<Item = (u64, PastIntent)>, next: u64) -> Self {
+        let entries: OrdMap<u64, Arc<PastIntent>> = rows.into_iter().map(|(number, row)| (number, Arc::new(row))).collect();
         Self { numbers: entries.iter().map(|(number, entry)| (entry.hash, *number)).collect(), entries, next }
     }
 
@@ -127,11 +129,11 @@ impl Memory {
         self.numbers.get(&hash).copied()
     }
 
-    pub fn get(&self, number: u64) -> Option<&Arc<Remembered>> {
+    pub fn get(&self, number: u64) -> Option<&Arc<PastIntent>> {
         self.entries.get(&number)
     }
 
-    /// The numbers of those kept.
+    /// The numbers of the intents kept.
     pub fn numbers(&self) -> std::ops::Range<u64> {
         self.next - self.entries.len() as u64..self.next
     }
@@ -145,36 +147,36 @@ impl Memory {
     }
 }
 
-impl Remembered {
-    fn went(&mut self, run: Run<'_>) {
+impl PastIntent {
+    fn count_used(&mut self, nodes: &[Node]) {
+        self.runs = self.runs.saturating_add(1);
+        for node in nodes {
+            match self.used.binary_search_by_key(node, |(node, _)| *node) {
+                Ok(at) => self.used[at].1 = self.used[at].1.saturating_add(1),
+                Err(at) => self.used.insert(at, (*node, 1)),
+            }
+        }
+    }
+
+    fn record_run(&mut self, run: IntentRun<'_>) {
         let calls = &run.calls[..run.calls.len().min(CALLS_KEPT)];
         let ended = !run.abandoned && calls.len() == run.calls.len();
-        let known = self.ways.iter().position(|way| way.ended == ended && *way.calls == *calls);
-        let mut way = if let Some(at) = known {
-            self.ways.remove(at)
+        let known = self.sequences.iter().position(|sequence| sequence.ended == ended && *sequence.calls == *calls);
+        let mut sequence = if let Some(at) = known {
+            self.sequences.remove(at)
         } else {
             let (seq, execution) = (run.seq, run.execution.clone());
-            Way { calls: calls.into(), ended, times: 0, succeeded: 0, seq, execution }
+            CallSequence { calls: calls.into(), ended, times: 0, succeeded: 0, seq, execution }
         };
-        way.times = way.times.saturating_add(1);
-        way.succeeded = way.succeeded.saturating_add(u32::from(run.success));
-        if run.seq != way.seq {
-            (way.seq, way.execution) = (run.seq, run.execution.clone());
+        sequence.times = sequence.times.saturating_add(1);
+        sequence.succeeded = sequence.succeeded.saturating_add(u32::from(run.success));
+        if run.seq != sequence.seq {
+            (sequence.seq, sequence.execution) = (run.seq, run.execution.clone());
         }
-        if self.ways.len() == WAYS_KEPT {
-            self.ways.remove(0);
+        if self.sequences.len() == SEQUENCES_KEPT {
+            self.sequences.remove(0);
         }
-        self.ways.push(way);
-    }
-}
-
-fn count(entry: &mut Remembered, nodes: &[Node]) {
-    entry.runs = entry.runs.saturating_add(1);
-    for node in nodes {
-        match entry.used.binary_search_by_key(node, |(node, _)| *node) {
-            Ok(at) => entry.used[at].1 = entry.used[at].1.saturating_add(1),
-            Err(at) => entry.used.insert(at, (*node, 1)),
-        }
+        self.sequences.push(sequence);
     }
 }
 
@@ -186,13 +188,18 @@ impl Digestible for Memory {
             for (node, times) in &entry.used {
                 writer.u32(node.to_bits()).u32(*times);
             }
-            writer.len(entry.ways.len());
-            for way in &entry.ways {
-                writer.len(way.calls.len());
-                for call in way.calls.iter() {
+            writer.len(entry.sequences.len());
+            for sequence in &entry.sequences {
+                writer.len(sequence.calls.len());
+                for call in sequence.calls.iter() {
                     writer.u32(call.to_bits());
                 }
-                writer.bool(way.ended).u32(way.times).u32(way.succeeded).u64(way.seq.0).text(way.execution.as_str());
+                writer
+                    .bool(sequence.ended)
+                    .u32(sequence.times)
+                    .u32(sequence.succeeded)
+                    .u64(sequence.seq.0)
+                    .text(sequence.execution.as_str());
             }
         }
     }
@@ -202,8 +209,8 @@ impl Digestible for Memory {
 mod tests {
     use super::*;
 
-    fn run<'a>(calls: &'a [Node], seq: u64, execution: &'a ExecutionId) -> Run<'a> {
-        Run { calls, success: true, abandoned: false, seq: Seq(seq), execution }
+    fn run<'a>(calls: &'a [Node], seq: u64, execution: &'a ExecutionId) -> IntentRun<'a> {
+        IntentRun { calls, success: true, abandoned: false, seq: Seq(seq), execution }
     }
 
     #[test]
@@ -211,15 +218,15 @@ mod tests {
         let mut memory = Memory::default();
         let execution = "e".parse().unwrap();
         let mut observe =
-            |intent: &str, nodes: &[Node]| memory.observe(intent, TextHash::of(intent), nodes, run(nodes, 1, &execution));
+            |intent: &str, nodes: &[Node]| memory.observe(intent, TextHash::compute(intent), nodes, run(nodes, 1, &execution));
         let (a, b) = (Node::tool(1), Node::tool(0));
-        assert_eq!(observe("first", &[a]), Noted::New);
-        assert_eq!(observe("first", &[a, b]), Noted::Again);
+        assert_eq!(observe("first", &[a]), Observed::New);
+        assert_eq!(observe("first", &[a, b]), Observed::Known);
         for number in 1..INTENTS_KEPT {
-            assert_eq!(observe(&number.to_string(), &[]), Noted::New);
+            assert_eq!(observe(&number.to_string(), &[]), Observed::New);
         }
-        assert_eq!(observe("one too many", &[]), Noted::Instead("first".into()));
-        assert_eq!(observe("first", &[]), Noted::Instead("1".into()));
+        assert_eq!(observe("one too many", &[]), Observed::Evicted("first".into()));
+        assert_eq!(observe("first", &[]), Observed::Evicted("1".into()));
         assert_eq!(memory.len(), INTENTS_KEPT);
     }
 
@@ -228,20 +235,20 @@ mod tests {
         let mut memory = Memory::default();
         let (a, b) = (Node::tool(1), Node::tool(0));
         let execution = "e".parse().unwrap();
-        memory.observe("read", TextHash::of("read"), &[a], run(&[a], 1, &execution));
-        memory.observe("read", TextHash::of("read"), &[a, b], run(&[a, b], 2, &execution));
+        memory.observe("read", TextHash::compute("read"), &[a], run(&[a], 1, &execution));
+        memory.observe("read", TextHash::compute("read"), &[a, b], run(&[a, b], 2, &execution));
         let (_, entry) = memory.iter().next().expect("one entry");
         assert_eq!((entry.runs, entry.used.as_slice()), (2, [(b, 1), (a, 2)].as_slice()));
     }
 
     #[test]
-    fn the_ways_gone_last_are_kept_with_who_went_them() {
+    fn the_latest_call_sequences_are_kept_with_their_executions() {
         let mut memory = Memory::default();
         let execution = |number: u64| -> ExecutionId { format!("e{number}").parse().unwrap() };
         let mut go = |seq: u64, calls: &[Node]| {
-            memory.observe("read", TextHash::of("read"), &[], run(calls, seq, &execution(seq)));
+            memory.observe("read", TextHash::compute("read"), &[], run(calls, seq, &execution(seq)));
             let (_, entry) = memory.iter().next().expect("one entry");
-            entry.ways.iter().map(|way| (way.calls.len(), way.times, way.seq.0)).collect::<Vec<_>>()
+            entry.sequences.iter().map(|sequence| (sequence.calls.len(), sequence.times, sequence.seq.0)).collect::<Vec<_>>()
         };
         let calls: Vec<Node> = (0..80).map(Node::tool).collect();
         go(1, &calls[..1]);
@@ -251,7 +258,7 @@ mod tests {
         go(5, &calls[..4]);
         assert_eq!(go(6, &calls), [(1, 2, 3), (3, 1, 4), (4, 1, 5), (CALLS_KEPT, 1, 6)]);
         let (_, entry) = memory.iter().next().expect("one entry");
-        let cut = entry.ways.last().expect("four ways");
-        assert!(!cut.ended && entry.ways[0].ended && cut.execution == execution(6));
+        let cut = entry.sequences.last().expect("four sequences");
+        assert!(!cut.ended && entry.sequences[0].ended && cut.execution == execution(6));
     }
 }

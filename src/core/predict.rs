@@ -1,12 +1,12 @@
-//! What comes next: given an intent and the calls made so far, tools, capabilities and "done", each with a probability.
+//! Prediction of the next call: given an intent and the calls so far, tools, capabilities and "done", each with a probability.
 //!
 //! ```text
-//!  State + Question --Evidence::of--> past intents near it, similarities   (once per intent)
+//!  State + Question --Evidence::for_question--> past intents near it, similarities   (once per intent)
 //!  Evidence + calls so far --candidates--> outcomes --signals--> values --logit--> p --threshold--> decision
 //! ```
 //!
-//! Everything is a function of one [`State`], the vectors of the question, and the calls so far: asked again about the same moment,
-//! pml gives the same answer, bit for bit. The weights of the logit are learnt in the fold (`lesson`) and are part of its digest.
+//! A prediction is a function of one [`State`], the vectors of the question, and the calls so far: the same input gives the same
+//! answer, bit for bit. The weights of the logit are learnt in the fold (`lesson`) and are part of its digest.
 
 mod answer;
 pub mod candidates;
@@ -26,25 +26,25 @@ use super::digest::{Digestible, Writer};
 use super::graph::Node;
 use super::rank::Question;
 use super::state::State;
-pub use answer::{Asked, Contribution, Prediction, Ranked};
+pub use answer::{Contribution, Prediction, PredictionQuery, Ranked};
 use candidates::Candidate;
 use chances::Chances;
 use corpus::Corpus;
-use evidence::{Evidence, Less};
-use lesson::Lessons;
+use evidence::{Evidence, Excluded};
+use lesson::LessonSchedule;
 use logit::Logit;
-use score::Scores;
-use signals::{Scene, Values};
+use score::ImpressionScores;
+use signals::{SignalInputs, Values};
 use threshold::{Decision, Thresholds};
 
-/// What prediction keeps in the state.
+/// `Predictor` holds what prediction keeps in the state. The digest leaves the corpus out: it is derived from other parts.
 #[derive(Clone, Debug, Default)]
 pub struct Predictor {
     pub corpus: Corpus,
     pub logit: Logit,
-    pub lessons: Lessons,
+    pub lessons: LessonSchedule,
     pub thresholds: Thresholds,
-    pub scores: Scores,
+    pub scores: ImpressionScores,
 }
 
 impl Digestible for Predictor {
@@ -56,39 +56,39 @@ impl Digestible for Predictor {
     }
 }
 
-/// What comes next, by everything `state` knows.
-pub fn predict(state: &State, question: &Question, asked: &Asked<'_>) -> Prediction {
-    predict_with(state, &Evidence::of(state, question), asked)
+/// Predicts the next call from `state`.
+pub fn predict(state: &State, question: &Question, query: &PredictionQuery<'_>) -> Prediction {
+    predict_with(state, &Evidence::for_question(state, question), query)
 }
 
-/// The same when the evidence is at hand: it depends on the intent only, so a live execution needs it once per view.
-pub fn predict_with(state: &State, evidence: &Evidence, asked: &Asked<'_>) -> Prediction {
-    let context: Vec<Option<Node>> = asked.context.iter().map(|callee| state.find(callee)).collect();
+/// Predicts from evidence already computed: it depends on the intent only, so a live execution needs it once per view.
+pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<'_>) -> Prediction {
+    let context: Vec<Option<Node>> = query.context.iter().map(|callee| state.find(callee)).collect();
     let Predictor { logit, thresholds, .. } = &state.predictor;
     let all = ranked(state, evidence, &context);
     let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
-    let threshold = thresholds.threshold(state, first.symbol(), asked.mode, asked.seed);
-    // Being done is no news where nothing else could be weighed.
+    let threshold = thresholds.threshold(state, first.symbol(), query.mode, query.seed);
+    // Where "done" is the only candidate, it says nothing.
     let decision = if p >= threshold && all.len() > 1 { Decision::Emit } else { Decision::Hold };
-    let ranked = all.into_iter().take(asked.k).map(|(candidate, p, values)| {
+    let ranked = all.into_iter().take(query.k).map(|(candidate, p, values)| {
         let outcome = candidate.outcome(state);
         Ranked { outcome, p, values, weights: *logit.weights() }
     });
     Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: logit.version(), threshold, decision }
 }
 
-/// Every candidate with its probability, the likeliest first.
+/// Returns every candidate with its probability, the most likely first.
 pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64)> {
     ranked(state, evidence, context).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
 }
 
-/// Ties in the order of the candidates, the end last.
+/// Ranks all candidates. Ties keep the order of the candidates, the end last.
 fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
-    let less = Less::default();
-    let chances = Chances::of(state, evidence, context, &less);
-    let candidates = candidates::of(state, evidence, &chances);
-    let scene = Scene::new(state, evidence, &chances);
-    let values: Vec<Values> = candidates.iter().map(|candidate| scene.values(*candidate)).collect();
+    let excluded = Excluded::default();
+    let chances = Chances::new(state, evidence, context, &excluded);
+    let candidates = candidates::collect(state, evidence, &chances);
+    let inputs = SignalInputs::new(state, evidence, &chances);
+    let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();
     let probabilities = state.predictor.logit.probabilities(&values);
     let mut ranked: Vec<(Candidate, f64, Values)> =
         candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();

@@ -1,33 +1,34 @@
-//! The ids of all records folded: the same id twice is one record, whatever the log below remembers.
+//! The set of the ids of all records folded, by which the fold skips a record that the log holds twice.
 //!
 //! Producers make time-ordered ids, so nearly every id is the largest so far. The set is a few sorted runs, each at least twice as
-//! long as the next, that never change and are shared between clones, and a short sorted piece that takes what is new. An id costs 16
-//! bytes and, over its life, one merge per doubling of the set; a clone costs the short piece.
+//! long as the next, immutable and shared between clones, and a short sorted list of recent ids. An id costs 16 bytes and one merge
+//! per doubling of the set; a clone copies the short list.
 
 use std::sync::Arc;
 
 use super::digest::{Digestible, Writer};
 use super::id::RecordId;
 
-/// Ids in the short piece: a clone copies all of them, and one that arrives out of order moves half.
+/// Ids in the short list: a clone copies all of them, and an id that arrives out of order moves half.
 const RECENT_MAX: usize = 1_024;
 
+/// A set of record ids with cheap clones.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct SeenIds {
     /// Sorted, disjoint, the longest first.
     runs: Vec<Arc<[RecordId]>>,
     /// Sorted, and disjoint from the runs.
     recent: Vec<RecordId>,
 }
 
-impl Seen {
+impl SeenIds {
     /// The set of `ids`, which are sorted and distinct.
     pub fn from_sorted(ids: Vec<RecordId>) -> Self {
         debug_assert!(ids.is_sorted_by(|a, b| a < b));
         Self { runs: if ids.is_empty() { Vec::new() } else { vec![ids.into()] }, recent: Vec::new() }
     }
 
-    /// `false` if it was there.
+    /// Adds an id; `false` if it was in the set.
     pub fn insert(&mut self, id: RecordId) -> bool {
         let at = match self.recent.last() {
             Some(last) if *last < id => self.recent.len(),
@@ -41,7 +42,7 @@ impl Seen {
         }
         self.recent.insert(at, id);
         if self.recent.len() == RECENT_MAX {
-            self.settle();
+            self.merge_recent();
         }
         true
     }
@@ -58,15 +59,15 @@ impl Seen {
         self.len() == 0
     }
 
-    /// All of them, in order. O(n) and a little: the runs are sorted already.
+    /// All ids in order. Close to O(n), since the runs are sorted already.
     pub fn sorted(&self) -> Vec<RecordId> {
         let mut ids: Vec<RecordId> = self.runs.iter().flat_map(|run| run.iter().copied()).chain(self.recent.clone()).collect();
         ids.sort();
         ids
     }
 
-    /// Makes the short piece a run, merged with those it has caught up with.
-    fn settle(&mut self) {
+    /// Turns the short list into a run, merged with all runs shorter than twice its length.
+    fn merge_recent(&mut self) {
         let mut run = std::mem::take(&mut self.recent);
         while let Some(last) = self.runs.pop_if(|last| last.len() < 2 * run.len()) {
             run.extend_from_slice(&last);
@@ -77,13 +78,13 @@ impl Seen {
     }
 }
 
-/// Runs cover spans of time, so most ids lie outside.
+/// Whether a run holds `id`. The bounds are checked first: runs cover spans of time, so most ids lie outside.
 fn holds(run: &[RecordId], id: RecordId) -> bool {
     let spans = run.first().is_some_and(|first| *first <= id) && run.last().is_some_and(|last| id <= *last);
     spans && run.binary_search(&id).is_ok()
 }
 
-impl Digestible for Seen {
+impl Digestible for SeenIds {
     fn digest(&self, writer: &mut Writer) {
         let ids = self.sorted();
         writer.len(ids.len());
@@ -112,7 +113,7 @@ mod tests {
         })
     }
 
-    fn insert(seen: &mut Seen, count: u64) {
+    fn insert(seen: &mut SeenIds, count: u64) {
         for id in arrivals(count) {
             seen.insert(id);
         }
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn it_is_the_set_of_what_was_inserted() {
-        let (mut seen, mut model) = (Seen::default(), BTreeSet::new());
+        let (mut seen, mut model) = (SeenIds::default(), BTreeSet::new());
         for id in arrivals(20 * RECENT_MAX as u64) {
             assert_eq!(seen.insert(id), model.insert(id));
         }
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_clone_stays_as_it_was() {
-        let mut seen = Seen::default();
+        let mut seen = SeenIds::default();
         insert(&mut seen, RECENT_MAX as u64);
         let (then, len) = (seen.clone(), seen.len());
         insert(&mut seen, 9 * RECENT_MAX as u64);
@@ -140,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_does_not_depend_on_how_it_came_about() {
-        let digest = |seen: &Seen| {
+    fn the_digest_does_not_depend_on_how_the_set_was_built() {
+        let digest = |seen: &SeenIds| {
             let mut writer = Writer::new();
             seen.digest(&mut writer);
             writer.finish()
         };
-        let mut grown = Seen::default();
+        let mut grown = SeenIds::default();
         insert(&mut grown, 5_000);
-        assert_eq!(digest(&grown), digest(&Seen::from_sorted(grown.sorted())));
+        assert_eq!(digest(&grown), digest(&SeenIds::from_sorted(grown.sorted())));
     }
 }

@@ -1,11 +1,11 @@
-//! The fold: what pml knows is a function of the records of the log, in order. `apply` is the only way to change it.
+//! The fold: a [`State`] is a function of the records of the log, in order, and `apply` is the only way to change it.
 //!
-//! Every part is a persistent map, so a clone costs a few pointers: the owner (graph-sync) hands out clones as immutable views and
-//! goes on folding. Nothing here looks at a clock, at randomness, or at when a record was recorded.
+//! Every part is a persistent map, so a clone costs a few pointers: the owner (graph-sync) publishes clones as immutable views and
+//! goes on folding. The fold uses no clock, no randomness, and not the time at which a record was recorded.
 
+mod impressions;
 mod learn;
 mod rows;
-mod served;
 
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
@@ -15,28 +15,31 @@ use super::graph::transition::{Symbol, Transitions};
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
-use super::predict::{Predictor, lesson::study};
-use super::seen::Seen;
+use super::predict::{Predictor, lesson::apply_due_lessons};
+use super::seen::SeenIds;
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
 use super::vectors::{TextHash, Vectors};
 pub use rows::Counters;
 
-/// Something worth telling subscribers, derived from a record.
+/// A change that subscribers are notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     CapabilityLearned { capability: CapabilityId },
     EdgePromoted { from: Callee, to: Callee, kind: EdgeKind },
 }
 
+/// `State` is everything folded from the log: counters, record ids, and its public parts.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     applied: Seq,
-    seen: Seen,
+    seen: SeenIds,
+    /// Records by kind, in the order of [`Kind::ALL`].
     counts: [u64; Kind::ALL.len()],
+    /// The number of records with an id already folded.
     duplicates: u64,
-    /// Events of executions that were closed when they came.
+    /// The number of records that came after their execution was closed.
     late: u64,
     pub tools: Tools,
     pub executions: Executions,
@@ -65,18 +68,18 @@ impl State {
         self.late += u64::from(!in_time);
         let seq = record.seq;
         match &record.fact.event {
-            Event::ToolRegistered(registration) => self.register(registration),
+            Event::ToolRegistered(registration) => self.register_tool(registration),
             Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
-            Event::CapabilityDeclared(declared) => self.declare(declared, seq),
-            Event::TemplateLoaded(template) => self.load(template),
-            Event::EmbeddingComputed(embedding) => self.embedded(embedding),
-            Event::PredictionServed(served) => self.serve(served, record.fact.causation, seq),
-            Event::FeedbackGiven(feedback) => self.judge(feedback),
-            Event::StepFinished(step) if in_time => self.settle_step(step, &record.fact, seq),
-            Event::ExecutionFinished(finished) if in_time => self.settle(&finished.execution, Some(Symbol::END), seq),
+            Event::CapabilityDeclared(declared) => self.declare_capability(declared, seq),
+            Event::TemplateLoaded(template) => self.load_template(template),
+            Event::EmbeddingComputed(embedding) => self.apply_embedding(embedding),
+            Event::PredictionServed(served) => self.add_impression(served, record.fact.causation, seq),
+            Event::FeedbackGiven(feedback) => self.apply_feedback(feedback),
+            Event::StepFinished(step) if in_time => self.score_step(step, &record.fact, seq),
+            Event::ExecutionFinished(finished) if in_time => self.score_impression(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
-            // What happens in an execution is in `executions`. A fork says where a history comes from, and changes nothing in it.
+            // The events of an execution are in `executions`. `log.forked` names the parent log and changes nothing else.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
@@ -87,26 +90,27 @@ impl State {
         Vec::new()
     }
 
-    fn register(&mut self, registration: &ToolRegistered) {
+    fn register_tool(&mut self, registration: &ToolRegistered) {
         let before = self.tools.get(&registration.tool).and_then(Tool::text);
         self.tools.register(registration.clone());
         let now = self.tools.get(&registration.tool).and_then(Tool::text);
         if before != now {
             let position = self.tools.intern(&registration.tool);
-            self.predictor.corpus.tool_described(position, before.as_deref(), now.as_deref(), &self.vectors);
+            self.predictor.corpus.set_tool_text(position, before.as_deref(), now.as_deref(), &self.vectors);
         }
         self.text_changed(before, now);
     }
 
-    /// The vector of a text came.
-    pub(crate) fn embedded(&mut self, embedding: &EmbeddingComputed) {
-        self.vectors.learn(embedding);
+    /// Applies the computed vector of a text.
+    pub(crate) fn apply_embedding(&mut self, embedding: &EmbeddingComputed) {
+        self.vectors.apply(embedding);
         if let Some(hash) = TextHash::parse(&embedding.text_hash) {
-            self.predictor.corpus.embedded(hash, &self.tools, &self.memory, &self.vectors);
+            self.predictor.corpus.update_vector(hash, &self.tools, &self.memory, &self.vectors);
         }
-        study(self);
+        apply_due_lessons(self);
     }
 
+    /// Counts the need of the vector of `now` and drops that of `before`.
     fn text_changed(&mut self, before: Option<String>, now: Option<String>) {
         if before == now {
             return;
@@ -115,13 +119,13 @@ impl State {
             self.vectors.want(&now);
         }
         if let Some(before) = before {
-            self.vectors.release(TextHash::of(&before));
+            self.vectors.release(TextHash::compute(&before));
         }
     }
 
-    /// Declared structure: what it calls become members, its data flow between tools becomes template edges (option E of S2:
+    /// Folds a declared capability: its callees become members, its data flow between tools becomes template edges (option E of S2:
     /// `provides` only, because order is not dependency).
-    fn declare(&mut self, event: &CapabilityDeclared, seq: Seq) {
+    fn declare_capability(&mut self, event: &CapabilityDeclared, seq: Seq) {
         let nodes = &event.structure.nodes;
         let position = |id: &StepId| nodes.iter().position(|node| node.id == *id);
         let flow: Vec<(usize, usize)> = event
@@ -146,7 +150,7 @@ impl State {
         self.text_changed(before, self.capabilities.get(id).and_then(Capability::text));
     }
 
-    fn load(&mut self, template: &TemplateLoaded) {
+    fn load_template(&mut self, template: &TemplateLoaded) {
         for key in self.template_keys(template) {
             self.graph.declare(key);
         }
@@ -162,7 +166,7 @@ impl State {
         template.edges.iter().map(|(from, to)| (tool(from), tool(to), EdgeKind::Dependency)).collect()
     }
 
-    /// The node of a callee; unknown ones become stubs.
+    /// The node of a callee; an unknown callee becomes a stub.
     fn node(&mut self, callee: &Callee, seq: Seq) -> Node {
         match callee {
             Callee::Tool(id) => Node::tool(self.tools.intern(id)),
@@ -178,6 +182,7 @@ impl State {
         }
     }
 
+    /// The callee of a node.
     pub fn callee(&self, node: Node) -> Callee {
         match node.kind() {
             NodeKind::Tool(position) => Callee::Tool(self.tools.at(position).id.clone()),
@@ -194,27 +199,32 @@ impl State {
         self.applied
     }
 
+    /// Whether a record with this id was folded.
     pub fn knows(&self, id: RecordId) -> bool {
         self.seen.contains(id)
     }
 
+    /// The number of records of a kind, without duplicates.
     pub fn count(&self, kind: Kind) -> u64 {
         self.counts[usize::from(kind.tag()) - 1]
     }
 
+    /// The number of records of all kinds, without duplicates.
     pub fn events(&self) -> u64 {
         self.counts.iter().sum()
     }
 
+    /// The number of records with an id already folded.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
+    /// The number of records that came after their execution was closed.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Covers every part, bit for bit. O(size of the state).
+    /// The digest of the whole state, bit for bit. O(size of the state).
     pub fn digest(&self) -> StateDigest {
         let mut writer = Writer::new();
         writer.u64(self.applied.0).u64(self.duplicates).u64(self.late);

@@ -1,22 +1,22 @@
-//! Words and clauses: how pml reads what people and servers wrote. Deterministic and without a dictionary.
+//! Words and clauses of texts that people and servers wrote. Deterministic and without a dictionary.
 
-/// Clauses an intent is cut into, at most (ALGORITHMS 8).
+/// Clauses per intent, at most (ALGORITHMS 8).
 pub const CLAUSES_MAX: usize = 8;
-/// A clause with fewer words says nothing on its own.
+/// Clauses with fewer words are dropped: they say too little on their own.
 const CLAUSE_WORDS_MIN: usize = 2;
 
-/// Words that carry no meaning of their own. Short on purpose: BM25 weighs frequent words down by itself.
+/// Words left out of the index. The list is short on purpose: BM25 gives frequent words little weight by itself.
 const STOP_WORDS: [&str; 38] = [
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "could", "for", "from", "i", "in", "is", "it", "like", "me", "my",
     "need", "of", "on", "or", "please", "that", "the", "this", "to", "want", "was", "we", "will", "with", "would", "you",
     "your", "our", "us",
 ];
 
-/// Where one thing ends and the next begins, besides punctuation.
+/// Words between two clauses, besides punctuation.
 const CONJUNCTIONS: [&str; 9] =
     ["and then", "and also", "after that", "followed by", "as well as", "afterwards", "finally", "and", "then"];
 
-/// The words of a text: lower-case, without stop words, cut to a stem. Names fall apart into their parts (`read_file`, `readFile`);
+/// Returns the words of a text: lower-case stems without stop words. Names are split into their parts (`read_file`, `readFile`);
 /// every character of a script without spaces is a word.
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -25,7 +25,7 @@ pub fn words(text: &str) -> Vec<String> {
     for character in text.chars() {
         let hump = previous.is_lowercase() && character.is_uppercase();
         if hump || !character.is_alphanumeric() || is_ideograph(character) {
-            finish(&mut word, &mut words);
+            push_word(&mut word, &mut words);
         }
         if is_ideograph(character) {
             words.push(character.to_string());
@@ -34,11 +34,11 @@ pub fn words(text: &str) -> Vec<String> {
         }
         previous = character;
     }
-    finish(&mut word, &mut words);
+    push_word(&mut word, &mut words);
     words
 }
 
-fn finish(word: &mut String, words: &mut Vec<String>) {
+fn push_word(word: &mut String, words: &mut Vec<String>) {
     if !word.is_empty() && !STOP_WORDS.contains(&word.as_str()) {
         words.push(stem(word));
     }
@@ -50,7 +50,7 @@ fn is_ideograph(character: char) -> bool {
     matches!(character, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
 }
 
-/// Takes English endings off, so that `files`, `filing` and `file` meet. Crude and predictable; both sides go through it.
+/// Strips English endings, so that `files`, `filing` and `file` become the same. Crude, but applied to questions and texts alike.
 fn stem(word: &str) -> String {
     const ENDINGS: [(&str, &str); 7] =
         [("ings", ""), ("ing", ""), ("ies", "y"), ("ied", "y"), ("es", ""), ("ed", ""), ("s", "")];
@@ -66,30 +66,29 @@ fn stem(word: &str) -> String {
     stem
 }
 
-/// A name as one would say it: `get_user-details` and `getUserDetails` become words.
-pub fn spoken(name: &str) -> String {
-    let mut spoken = String::with_capacity(name.len() + 8);
+/// Splits a name into words with spaces between them: `get_user-details` and `getUserDetails`.
+pub fn name_to_words(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 8);
     let mut previous = ' ';
     for character in name.chars() {
         let between = (previous.is_lowercase() || previous.is_ascii_digit()) && character.is_uppercase();
         if between {
-            spoken.push(' ');
+            words.push(' ');
         }
-        spoken.push(if matches!(character, '_' | '-' | '.' | '/' | ':') { ' ' } else { character });
+        words.push(if matches!(character, '_' | '-' | '.' | '/' | ':') { ' ' } else { character });
         previous = character;
     }
-    spoken.split_whitespace().collect::<Vec<_>>().join(" ")
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The text that stands for a tool or a capability: name and description. Parameter descriptions are left out, because they make
-/// the tools of one server look alike (ALGORITHMS 1).
-pub fn described(name: &str, description: &str) -> String {
-    let name = spoken(name);
+/// The text by which a tool or a capability is embedded and searched: name and description. Parameter descriptions are left out,
+/// because they make the tools of one server look alike (ALGORITHMS 1).
+pub fn searchable_text(name: &str, description: &str) -> String {
+    let name = name_to_words(name);
     if description.trim().is_empty() { name } else { format!("{name}. {description}") }
 }
 
-/// The parts of an intent that ask for one thing each, cut at sentence ends, list marks and conjunctions. Empty when the intent is
-/// one clause: it is its own.
+/// Splits an intent into clauses, at sentence ends, list marks and conjunctions. Empty when the whole intent is one clause.
 pub fn clauses(intent: &str) -> Vec<&str> {
     let mut clauses = Vec::new();
     for sentence in sentences(intent) {
@@ -105,7 +104,7 @@ pub fn clauses(intent: &str) -> Vec<&str> {
     clauses
 }
 
-/// Cuts at line ends, semicolons, and at `.`, `!`, `?`, `:` and `,` where white space follows, so that `example.wav` and `1,000`
+/// Splits at line ends, semicolons, and at `.`, `!`, `?`, `:` and `,` where white space follows, so that `example.wav` and `1,000`
 /// stay whole.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
@@ -169,18 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn names_are_spoken() {
-        let check = |name: &str, expected: &str| assert_eq!(spoken(name), expected);
+    fn names_are_split_into_words() {
+        let check = |name: &str, expected: &str| assert_eq!(name_to_words(name), expected);
         check("get_user-details", "get user details");
         check("Video-to-Audio", "Video to Audio");
         check("getUserByID", "get User By ID");
         check("", "");
-        assert_eq!(described("read_file", "Reads."), "read file. Reads.");
-        assert_eq!(described("read_file", " "), "read file");
+        assert_eq!(searchable_text("read_file", "Reads."), "read file. Reads.");
+        assert_eq!(searchable_text("read_file", " "), "read file");
     }
 
     #[test]
-    fn an_intent_falls_into_what_it_asks_for() {
+    fn an_intent_is_split_into_its_clauses() {
         let check = |intent: &str, expected: &[&str]| assert_eq!(clauses(intent), expected, "{intent}");
         check("take a screenshot", &[]);
         check("take a screenshot.", &[]);

@@ -9,7 +9,7 @@ use imbl::{GenericHashMap, OrdMap, Vector};
 use super::digest::{Digestible, Writer};
 use super::event::{ToolRegistered, TraceStep};
 use super::id::{OwnHash, ToolId};
-use super::text::described;
+use super::text::searchable_text;
 use super::time::Timestamp;
 
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Tool {
 
     /// What it is found by; `None` for a stub.
     pub fn text(&self) -> Option<String> {
-        self.registration.as_ref().map(|registration| described(&registration.name, &registration.description))
+        self.registration.as_ref().map(|registration| searchable_text(&registration.name, &registration.description))
     }
 
     pub fn is_stub(&self) -> bool {

@@ -1,8 +1,8 @@
-//! The vectors of texts, by hash of the text, as part of the fold: which texts need one, and which model's vectors serve.
+//! The vectors of texts, by hash of the text, as part of the fold: which texts need one, and which model's vectors are served.
 //!
-//! A text is wanted while a tool, a capability or a remembered intent has it. Vectors of one model serve; when vectors of another
-//! model arrive they gather beside, and take over at the record with which every wanted text has one. So a change of model is one
-//! moment in the log, the same in every process, and nothing is ever compared across models.
+//! A text is wanted while a tool, a capability or a remembered intent has it. The vectors of one model are served; those of another
+//! model are collected beside them and take over at the record with which every wanted text has one. So a change of model happens at
+//! one position in the log, the same in every process, and vectors of different models are never compared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::event::EmbeddingComputed;
 pub struct TextHash([u8; 32]);
 
 impl std::hash::Hash for TextHash {
-    /// Its first bytes are as good a hash as any.
+    /// A BLAKE3 hash needs no further hashing: its first 8 bytes do.
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
         let [first, ..] = self.0.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         hasher.write_u64(u64::from_le_bytes(*first));
@@ -25,7 +25,7 @@ impl std::hash::Hash for TextHash {
 }
 
 impl TextHash {
-    pub fn of(text: &str) -> Self {
+    pub fn compute(text: &str) -> Self {
         Self(*blake3::hash(text.as_bytes()).as_bytes())
     }
 
@@ -37,7 +37,7 @@ impl TextHash {
         Self(bytes)
     }
 
-    /// The hash that `hex` spells.
+    /// Parses the hexadecimal form.
     pub fn parse(hex: &str) -> Option<Self> {
         blake3::Hash::from_hex(hex).ok().map(|hash| Self(*hash.as_bytes()))
     }
@@ -55,11 +55,11 @@ impl fmt::Debug for TextHash {
     }
 }
 
-/// A text somebody needs the vector of.
+/// A text whose vector is needed.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct WantedText {
     text: Arc<str>,
-    /// By how many.
+    /// The number of tools, capabilities and intents that need it.
     times: u32,
 }
 
@@ -67,7 +67,7 @@ struct Wanted {
 #[derive(Clone, Debug)]
 pub struct VectorTable {
     pub model: Arc<str>,
-    /// The length of each vector.
+    /// The number of dimensions.
     pub dim: usize,
     pub vectors: OrdMap<TextHash, Arc<[f32]>>,
 }
@@ -78,31 +78,32 @@ impl VectorTable {
     }
 }
 
+/// `Vectors` holds the wanted texts and the vectors of at most two models: the one served and the one taking over.
 #[derive(Clone, Debug, Default)]
 pub struct Vectors {
-    wanted: OrdMap<TextHash, Wanted>,
-    /// Wanted, and the serving model has no vector yet.
+    wanted: OrdMap<TextHash, WantedText>,
+    /// The wanted texts that the serving model has no vector of yet.
     pending: OrdMap<TextHash, Arc<str>>,
     serving: Option<VectorTable>,
-    /// The next model, until it has all that is wanted.
+    /// The next model, until it has every wanted text.
     coming: Option<VectorTable>,
 }
 
 impl Vectors {
-    /// Somebody needs the vector of `text`.
+    /// Counts one more need of the vector of `text`.
     pub fn want(&mut self, text: &str) -> TextHash {
-        let hash = TextHash::of(text);
+        let hash = TextHash::compute(text);
         if let Some(known) = self.wanted.get_mut(&hash) {
             known.times += 1;
             return hash;
         }
         let text: Arc<str> = text.into();
-        self.wanted.insert(hash, Wanted { text: Arc::clone(&text), times: 1 });
+        self.wanted.insert(hash, WantedText { text: Arc::clone(&text), times: 1 });
         self.pending.insert(hash, text);
         hash
     }
 
-    /// Somebody who wanted it does not need it any more.
+    /// Counts one need less; the last one drops the text and its vectors.
     pub fn release(&mut self, hash: TextHash) {
         let Some(known) = self.wanted.get_mut(&hash) else { return };
         known.times -= 1;
@@ -115,8 +116,8 @@ impl Vectors {
         }
     }
 
-    /// A vector of a text that nobody wants, or of another length than the model's, is left alone.
-    pub fn learn(&mut self, event: &EmbeddingComputed) {
+    /// Adds a computed vector. One of a text that is not wanted, or of another length than the model's, is ignored.
+    pub fn apply(&mut self, event: &EmbeddingComputed) {
         let Some(hash) = TextHash::parse(&event.text_hash).filter(|hash| self.wanted.contains_key(hash)) else { return };
         let serves = self.serving.as_ref().is_none_or(|serving| *serving.model == *event.model);
         let slot = if serves { &mut self.serving } else { &mut self.coming };
@@ -137,25 +138,26 @@ impl Vectors {
         }
     }
 
-    /// The model whose vectors serve.
+    /// The model whose vectors are served.
     pub fn model(&self) -> Option<&Arc<str>> {
         self.serving.as_ref().map(|serving| &serving.model)
     }
 
+    /// The number of dimensions of the vectors served; 0 if there are none.
     pub fn dim(&self) -> usize {
         self.serving.as_ref().map_or(0, |serving| serving.dim)
     }
 
-    /// The vector of a text in the serving model.
+    /// The vector of a text by the serving model.
     pub fn get(&self, hash: TextHash) -> Option<&Arc<[f32]>> {
         self.serving.as_ref()?.vectors.get(&hash)
     }
 
-    /// Texts that `model` has no vector of yet, at most `limit`, in the order of the hashes.
+    /// The wanted texts that `model` has no vector of yet, at most `limit`, in the order of the hashes.
     pub fn lacking(&self, model: &str, limit: usize) -> Vec<(TextHash, Arc<str>)> {
-        let take = |(hash, text): (&TextHash, &Arc<str>)| (*hash, Arc::clone(text));
+        let owned = |(hash, text): (&TextHash, &Arc<str>)| (*hash, Arc::clone(text));
         if self.model().is_none_or(|serving| **serving == *model) {
-            return self.pending.iter().map(take).take(limit).collect();
+            return self.pending.iter().map(owned).take(limit).collect();
         }
         let coming = self.coming.as_ref().filter(|coming| *coming.model == *model);
         let has = |hash: &TextHash| coming.is_some_and(|coming| coming.vectors.contains_key(hash));
@@ -163,30 +165,30 @@ impl Vectors {
         lacking.map(|(hash, wanted)| (*hash, Arc::clone(&wanted.text))).take(limit).collect()
     }
 
-    /// Every wanted text by hash, and by how many it is wanted.
+    /// Every wanted text by hash, with the number of needs.
     pub fn texts(&self) -> impl ExactSizeIterator<Item = (TextHash, &Arc<str>, u32)> {
         self.wanted.iter().map(|(hash, wanted)| (*hash, &wanted.text, wanted.times))
     }
 
-    /// The vectors that serve, and those of the model that is to take over.
+    /// The vectors served, and those of the model that is to take over.
     pub fn tables(&self) -> [Option<&VectorTable>; 2] {
         [self.serving.as_ref(), self.coming.as_ref()]
     }
 
-    /// From what [`Self::texts`] and [`Self::tables`] give. What is pending follows: wanted, and not served.
+    /// Restores what [`Self::texts`] and [`Self::tables`] gave; pending are the wanted texts without a served vector.
     pub fn from_rows(
         texts: impl IntoIterator<Item = (TextHash, Arc<str>, u32)>,
         [serving, coming]: [Option<VectorTable>; 2],
     ) -> Self {
-        let wanted: OrdMap<TextHash, Wanted> =
-            texts.into_iter().map(|(hash, text, times)| (hash, Wanted { text, times })).collect();
+        let wanted: OrdMap<TextHash, WantedText> =
+            texts.into_iter().map(|(hash, text, times)| (hash, WantedText { text, times })).collect();
         let served = |hash: &TextHash| serving.as_ref().is_some_and(|serving| serving.vectors.contains_key(hash));
         let pending = wanted.iter().filter(|(hash, _)| !served(hash));
         let pending = pending.map(|(hash, wanted)| (*hash, Arc::clone(&wanted.text))).collect();
         Self { wanted, pending, serving, coming }
     }
 
-    /// How many texts have a vector that serves, and how many are wanted.
+    /// The number of wanted texts with a served vector, and of all wanted texts.
     pub fn coverage(&self) -> (usize, usize) {
         (self.wanted.len() - self.pending.len(), self.wanted.len())
     }
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     fn computed(model: &str, text: &str, vector: &[f32]) -> EmbeddingComputed {
-        EmbeddingComputed { text_hash: TextHash::of(text).to_string(), model: model.to_owned(), vector: vector.to_vec() }
+        EmbeddingComputed { text_hash: TextHash::compute(text).to_string(), model: model.to_owned(), vector: vector.to_vec() }
     }
 
     fn lacking(vectors: &Vectors, model: &str) -> Vec<String> {
@@ -227,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_wanted_until_the_last_one_lets_go() {
+    fn a_text_is_wanted_until_its_last_user_releases_it() {
         let mut vectors = Vectors::default();
         let read = vectors.want("read");
         vectors.want("read");
         vectors.want("write");
         assert_eq!(lacking(&vectors, "m"), ["read", "write"]);
-        vectors.learn(&computed("m", "read", &[1.0, 0.0]));
+        vectors.apply(&computed("m", "read", &[1.0, 0.0]));
         assert_eq!(lacking(&vectors, "m"), ["write"]);
         vectors.release(read);
         assert!(vectors.get(read).is_some());
         vectors.release(read);
         assert!(vectors.get(read).is_none());
-        vectors.learn(&computed("m", "read", &[1.0, 0.0]));
+        vectors.apply(&computed("m", "read", &[1.0, 0.0]));
         assert!(vectors.get(read).is_none(), "nobody wants it");
     }
 
@@ -247,12 +249,12 @@ mod tests {
     fn another_model_takes_over_when_it_has_everything() {
         let mut vectors = Vectors::default();
         let hashes = ["read", "write"].map(|text| vectors.want(text));
-        vectors.learn(&computed("old", "read", &[1.0, 0.0]));
-        vectors.learn(&computed("old", "write", &[0.0, 1.0]));
-        vectors.learn(&computed("new", "read", &[1.0, 0.0, 0.0]));
+        vectors.apply(&computed("old", "read", &[1.0, 0.0]));
+        vectors.apply(&computed("old", "write", &[0.0, 1.0]));
+        vectors.apply(&computed("new", "read", &[1.0, 0.0, 0.0]));
         assert_eq!(vectors.model().map(|model| &**model), Some("old"));
         assert_eq!(lacking(&vectors, "new"), ["write"]);
-        vectors.learn(&computed("new", "write", &[0.0, 0.0, 1.0]));
+        vectors.apply(&computed("new", "write", &[0.0, 0.0, 1.0]));
         assert_eq!(vectors.model().map(|model| &**model), Some("new"));
         assert_eq!(vectors.get(hashes[1]).map(|vector| vector.len()), Some(3));
         assert_eq!(vectors.coverage(), (2, 2));
@@ -263,8 +265,8 @@ mod tests {
         let mut vectors = Vectors::default();
         let read = vectors.want("read");
         vectors.want("write");
-        vectors.learn(&computed("m", "write", &[1.0, 0.0]));
-        vectors.learn(&computed("m", "read", &[1.0]));
+        vectors.apply(&computed("m", "write", &[1.0, 0.0]));
+        vectors.apply(&computed("m", "read", &[1.0]));
         assert!(vectors.get(read).is_none());
     }
 }

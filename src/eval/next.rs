@@ -14,7 +14,7 @@ use crate::core::graph::measures::Measures;
 use crate::core::id::{Callee, RecordId, ToolId};
 use crate::core::predict::evidence::Evidence;
 use crate::core::predict::threshold::Mode;
-use crate::core::predict::{Asked, predict_with};
+use crate::core::predict::{PredictionQuery, predict_with};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::embed::{EmbedError, Embedder};
@@ -112,7 +112,7 @@ pub fn next(
     let mut served: Vec<(f64, bool, f64)> = Vec::new();
     for trace in &split.test {
         let tools: Vec<ToolId> = trace.tools().collect();
-        let evidence = Evidence::of(state, &question(Some(embedder), trace.intent.clone())?);
+        let evidence = Evidence::for_question(state, &question(Some(embedder), trace.intent.clone())?);
         let context: Vec<Option<Node>> = tools.iter().map(|tool| state.tools.position(tool).map(Node::tool)).collect();
         let places: Vec<Place<'_>> =
             (0..tools.len()).map(|at| Place::new(state, measures, &evidence, &context[..at])).collect();
@@ -167,7 +167,8 @@ impl Found {
 fn confidence(state: &State, evidence: &Evidence, tools: &[ToolId], at: usize) -> (f64, bool, f64) {
     let context: Vec<Callee> = tools[..at].iter().cloned().map(Callee::Tool).collect();
     let seed = RecordId::from_parts(Timestamp::from_micros(0), 0);
-    let prediction = predict_with(state, evidence, &Asked { context: &context, k: usize::MAX, mode: Mode::Asked, seed });
+    let prediction =
+        predict_with(state, evidence, &PredictionQuery { context: &context, k: usize::MAX, mode: Mode::Asked, seed });
     let came = tools.get(at).map_or(Outcome::Done, |tool| Outcome::Call(Callee::Tool(tool.clone())));
     let first = &prediction.ranked[0];
     let p = prediction.ranked.iter().find(|ranked| ranked.outcome == came).map_or(0.0, |ranked| ranked.p);

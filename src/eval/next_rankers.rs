@@ -5,7 +5,7 @@ use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::predict::candidates::Candidate;
 use crate::core::predict::chances::{Chance, Chances};
-use crate::core::predict::evidence::{Evidence, Less};
+use crate::core::predict::evidence::{Evidence, Excluded};
 use crate::core::predict::probabilities;
 use crate::core::state::State;
 
@@ -39,8 +39,8 @@ pub struct Place<'a> {
 
 impl<'a> Place<'a> {
     pub fn new(state: &'a State, measures: &'a Measures, evidence: &'a Evidence, context: &'a [Option<Node>]) -> Self {
-        let less = Less::default();
-        let chances = Chances::of(state, evidence, context, &less);
+        let excluded = Excluded::default();
+        let chances = Chances::new(state, evidence, context, &excluded);
         let tools = (0..).take(state.tools.len()).map(Node::tool);
         let chances = tools.map(|node| chances.chance(Candidate::Call(node))).collect();
         Self { state, measures, evidence, context, chances }
@@ -94,10 +94,10 @@ fn followed(place: &Place<'_>) -> Vec<f64> {
     let mut votes = vec![0.0; place.state.tools.len()];
     let last = place.context.last().map_or(Some(Symbol::START), |node| node.map(Symbol::call));
     for near in &place.evidence.near {
-        for way in &near.entry.ways {
-            for pair in way.symbols().windows(2).filter(|pair| Some(pair[0]) == last) {
+        for sequence in &near.entry.sequences {
+            for pair in sequence.symbols().windows(2).filter(|pair| Some(pair[0]) == last) {
                 if let Some(node) = pair[1].node().filter(|node| matches!(node.kind(), NodeKind::Tool(_))) {
-                    votes[index(node)] += near.weight_usual * f64::from(way.times);
+                    votes[index(node)] += near.weight_usual * f64::from(sequence.times);
                 }
             }
         }

@@ -107,7 +107,7 @@ impl<'a> Prequential<'a> {
             self.measures = Measures::compute(&self.state, None, ColdStart::default(), &tool_vectors(&self.state));
             self.measured_at = self.asked;
         }
-        let evidence = Evidence::of(&self.state, question);
+        let evidence = Evidence::for_question(&self.state, question);
         let by_id: Vec<u32> = self.state.tools.positions().collect();
         let place = |callee: &Callee| self.known_tool(callee).and_then(|tool| self.state.tools.position(tool)).map(Node::tool);
         let calls: Vec<Option<Node>> = trace.steps.iter().map(|step| place(&step.tool)).collect();

@@ -11,7 +11,7 @@ use super::tables::{capabilities, graph, intents, open, predictions, templates, 
 use super::take::joined;
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
-use crate::core::predict::lesson::Lessons;
+use crate::core::predict::lesson::LessonSchedule;
 use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
@@ -63,9 +63,9 @@ fn predictor(fetched: &Fetched, numbers: &Numbers, state: &State) -> Result<Pred
     let (open, scored) = (fetched.rows(predictions::OPEN_PREDICTIONS, &[])?, fetched.rows(predictions::SCORES, &[])?);
     let [traces, due, taken, next] = ["traces", "due", "taken", "next"].map(|name| numbers.get(&format!("lessons.{name}")));
     Ok(Predictor {
-        corpus: Corpus::rebuilt(&state.tools, &state.memory, &state.vectors),
+        corpus: Corpus::rebuild(&state.tools, &state.memory, &state.vectors),
         logit: predictions::read_parameters(&parameters, numbers.get("logit.examples")?)?,
-        lessons: Lessons::from_numbers([traces?, due?, taken?, next?]),
+        lessons: LessonSchedule::from_numbers([traces?, due?, taken?, next?]),
         thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,
         scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?)?,
     })

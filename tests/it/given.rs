@@ -108,7 +108,7 @@ pub(crate) fn feedback(number: u64, verdict: Verdict) -> Event {
 }
 
 pub(crate) fn embedded(model: &str, text: &str, vector: &[f32]) -> Event {
-    let text_hash = TextHash::of(text).to_string();
+    let text_hash = TextHash::compute(text).to_string();
     Event::EmbeddingComputed(EmbeddingComputed { text_hash, model: model.to_owned(), vector: vector.to_vec() })
 }
 

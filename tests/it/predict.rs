@@ -12,7 +12,7 @@ use pml::core::predict::explain::explain;
 use pml::core::predict::signals::Signal;
 use pml::core::predict::strategic::underway;
 use pml::core::predict::threshold::Mode;
-use pml::core::predict::{Asked, Contribution, Prediction, predict};
+use pml::core::predict::{Contribution, Prediction, PredictionQuery, predict};
 use pml::core::state::State;
 use pml::embed::{SharedEmbedder, open};
 
@@ -135,7 +135,7 @@ fn callees(tools: &[&str]) -> Vec<Callee> {
 
 fn asked(state: &State, embedder: &SharedEmbedder, intent: &str, context: &[&str], seed: RecordId) -> Prediction {
     let question = question(Some(&**embedder), intent.to_owned()).unwrap();
-    predict(state, &question, &Asked { context: &callees(context), k: 5, mode: Mode::Passive, seed })
+    predict(state, &question, &PredictionQuery { context: &callees(context), k: 5, mode: Mode::Passive, seed })
 }
 
 fn names(prediction: &Prediction) -> Vec<String> {
@@ -247,20 +247,20 @@ fn lessons_change_the_weights_and_the_digest_covers_them() {
 fn an_explanation_names_signals_and_the_records_that_taught_them() {
     let office = Office::busy(3);
     let question = question(Some(&*office.embedder), "archive the letters of the year".to_owned()).unwrap();
-    let evidence = Evidence::of(&office.state, &question);
+    let evidence = Evidence::for_question(&office.state, &question);
     let context = callees(&["fs:list"]);
-    let asked = Asked { context: &context, k: 3, mode: Mode::Asked, seed: seed() };
+    let asked = PredictionQuery { context: &context, k: 3, mode: Mode::Asked, seed: seed() };
     let why = explain(&office.state, &evidence, &asked, None).unwrap();
     assert_eq!((why.rank, why.ranked.outcome.clone()), (1, Outcome::Call("zip:pack".parse().unwrap())));
     let score = |ranked: &pml::core::predict::Ranked| ranked.contributions().iter().map(Contribution::amount).sum::<f64>();
     let (first, second) = (&why.prediction.ranked[0], &why.prediction.ranked[1]);
     let odds = (score(first) - score(second)).exp();
     assert!((first.p / second.p / odds - 1.0).abs() < 1e-9, "the contributions are what the odds are made of");
-    let transition = why.taught.iter().find(|taught| taught.signal == Signal::Transition).unwrap();
+    let transition = why.supporting.iter().find(|trace| trace.signal == Signal::Transition).unwrap();
     let taught_by = |seq: Seq| office.records.iter().find(|record| record.seq == seq).unwrap();
     let Event::TraceCompleted(trace) = taught_by(transition.seq).event() else { panic!("a trace teaches") };
     assert_eq!((&trace.execution, trace.intent.as_str()), (&transition.execution, &*transition.intent));
-    let memory = why.taught.iter().find(|taught| taught.signal == Signal::MemoryNext).unwrap();
+    let memory = why.supporting.iter().find(|trace| trace.signal == Signal::MemoryNext).unwrap();
     assert!(memory.intent.contains("invoices") && memory.similarity.unwrap() > 0.3, "{memory:?}");
     let done = explain(&office.state, &evidence, &asked, Some(&Outcome::Done)).unwrap();
     assert!(done.rank > 1);

@@ -8,9 +8,9 @@ use pml::ask::question;
 use pml::clock::Clock;
 use pml::core::event::{Event, NewRecord, Outcome, PredictionServed, Record};
 use pml::core::id::{RecordId, Seq};
-use pml::core::live::Moment;
+use pml::core::live::LiveContext;
 use pml::core::predict::threshold::Mode;
-use pml::core::predict::{Asked, predict};
+use pml::core::predict::{PredictionQuery, predict};
 use pml::core::state::State;
 use pml::core::trace::Executions;
 use pml::embed;
@@ -414,16 +414,16 @@ fn recompute(records: &[Record]) -> usize {
                 executions.apply(fact);
             },
         );
-        let moment = Moment::of(execution, executions.get(execution).unwrap(), &cause.fact);
+        let live = LiveContext::from_execution(execution, executions.get(execution).unwrap(), &cause.fact);
         let serving = state.vectors.model().is_some_and(|model| **model == *embedder.model().as_str());
-        let question = question(serving.then_some(&*embedder), moment.intent.trim().to_owned()).unwrap();
+        let question = question(serving.then_some(&*embedder), live.intent.trim().to_owned()).unwrap();
         let k = impression.ranked.len();
-        let asked = Asked { context: &moment.calls, k, mode: Mode::Passive, seed: cause.fact.id };
-        let again = predict(state, &question, &asked);
+        let query = PredictionQuery { context: &live.calls, k, mode: Mode::Passive, seed: cause.fact.id };
+        let again = predict(state, &question, &query);
         let bits = |outcome: &Outcome, p: f64| (outcome.clone(), p.to_bits());
         let then: Vec<_> = impression.ranked.iter().map(|ranked| bits(&ranked.outcome, ranked.probability)).collect();
         let now: Vec<_> = again.ranked.iter().map(|ranked| bits(&ranked.outcome, ranked.p)).collect();
-        assert_eq!(then, now, "{execution} after {:?}", moment.calls);
+        assert_eq!(then, now, "{execution} after {:?}", live.calls);
         assert_eq!((impression.threshold.to_bits(), &impression.model), (again.threshold.to_bits(), &again.model));
         count += 1;
     }

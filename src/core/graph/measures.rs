@@ -123,7 +123,7 @@ impl Measures {
 pub fn tool_vectors(state: &State) -> Vec<Option<&[f32]>> {
     let vector = |position| {
         let text = state.tools.at(position).text()?;
-        state.vectors.get(TextHash::of(&text)).map(|vector| &**vector)
+        state.vectors.get(TextHash::compute(&text)).map(|vector| &**vector)
     };
     (0..).take(state.tools.len()).map(vector).collect()
 }

@@ -1,33 +1,33 @@
-//! What is asked and what is answered.
+//! The types of a prediction: the query, the ranked outcomes and what each signal added.
 
 use super::signals::{SIGNALS, Signal, Values};
 use super::threshold::{Decision, Mode};
 use crate::core::event::Outcome;
 use crate::core::id::{Callee, RecordId, Seq};
 
-/// Where somebody stands, and how they ask.
+/// The calls so far, and how the next one is to be predicted.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct PredictionQuery<'a> {
     /// The calls made so far, in order; none at the start.
     pub context: &'a [Callee],
-    /// Outcomes wanted.
+    /// Outcomes to return, at most.
     pub k: usize,
     pub mode: Mode,
-    /// The record that made somebody ask: the threshold's sample is drawn from it.
+    /// The record that caused the query; it seeds the sample of the threshold.
     pub seed: RecordId,
 }
 
-/// One outcome. Its score is the sum of its contributions, its probability the softmax of the scores of all candidates.
+/// One outcome with its probability. Its score is the sum of its contributions; `p` is the softmax over the scores of all candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     pub outcome: Outcome,
     pub p: f64,
-    /// By signal, in the order of [`Signal::ALL`].
+    /// In the order of [`Signal::ALL`], as are the weights.
     pub values: Values,
     pub weights: [f64; SIGNALS],
 }
 
-/// What one signal added to a score: weight times value.
+/// The part of a score that comes from one signal: weight times value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contribution {
     pub signal: Signal,
@@ -42,28 +42,30 @@ impl Contribution {
 }
 
 impl Ranked {
-    /// Largest first, by amount, without those that add nothing.
+    /// The contributions of the signals, the largest absolute amount first, without those that add nothing.
     pub fn contributions(&self) -> Vec<Contribution> {
-        let of = |signal: Signal| Contribution {
+        let contribution = |signal: Signal| Contribution {
             signal,
             weight: self.weights[signal as usize],
             value: self.values[signal as usize],
         };
-        let mut all: Vec<Contribution> = Signal::ALL.into_iter().map(of).filter(|part| part.amount() != 0.0).collect();
+        let mut all: Vec<Contribution> =
+            Signal::ALL.into_iter().map(contribution).filter(|part| part.amount() != 0.0).collect();
         all.sort_by(|a, b| b.amount().abs().total_cmp(&a.amount().abs()));
         all
     }
 }
 
+/// The answer to a [`PredictionQuery`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The most likely first, cut to `k`.
     pub ranked: Vec<Ranked>,
-    /// The last record the answer rests on.
+    /// The last record folded into the state that answered.
     pub based_on_seq: Seq,
-    /// Which weights answered.
+    /// The name of the weights, [`Logit::version`](super::logit::Logit::version).
     pub model: String,
-    /// What the first outcome had to reach, and whether it did.
+    /// The probability that the first outcome had to reach; `decision` says whether it did.
     pub threshold: f64,
     pub decision: Decision,
 }

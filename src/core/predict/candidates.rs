@@ -1,4 +1,5 @@
-//! Which outcomes are weighed: what followed before, what past intents near this one used, what reads like the intent, and the end.
+//! The candidates of a prediction: what followed the last call before, what near past intents used, tools whose text is similar to
+//! the intent, and the end.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +11,11 @@ use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 
-/// At most this many from each source: what followed most often, ever and in the near past; and the tools of near intents.
+/// Candidates per source, at most: the most frequent followers, of all runs and of near past intents; and the tools of the latter.
 const SUCCESSORS: usize = 24;
-const REMEMBERED: usize = 24;
+const VOTED: usize = 24;
 
-/// A call, or the end.
+/// An outcome that is ranked: a call, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Candidate {
     Call(Node),
@@ -29,7 +30,7 @@ impl Candidate {
         }
     }
 
-    /// The candidate that an outcome names, if the state knows it.
+    /// The candidate for an outcome; `None` if the state does not know its callee.
     pub fn find(state: &State, outcome: &Outcome) -> Option<Self> {
         match outcome {
             Outcome::Call(callee) => state.find(callee).map(Self::Call),
@@ -37,7 +38,7 @@ impl Candidate {
         }
     }
 
-    /// The position of the tool it calls.
+    /// The position of the tool; `None` for a capability and the end.
     pub fn tool(self) -> Option<u32> {
         match self {
             Self::Call(node) => match node.kind() {
@@ -56,15 +57,15 @@ impl Candidate {
     }
 }
 
-/// In the order of the nodes, the end last.
-pub fn of(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec<Candidate> {
+/// Collects the candidates, in the order of the nodes, the end last.
+pub fn collect(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec<Candidate> {
     let mut nodes: BTreeSet<Node> = BTreeSet::new();
     let mut add = |best: Vec<(Node, f64)>| nodes.extend(best.into_iter().map(|(node, _)| node));
-    add(top(chances.followed(), SUCCESSORS));
-    add(top(chances.recalled(), SUCCESSORS));
-    // A capability is a step only where one called it: most of those that past intents went by were never called.
-    add(top(evidence.votes().filter(|(node, _)| matches!(node.kind(), NodeKind::Tool(_))), REMEMBERED));
-    nodes.extend(evidence.alike().iter().map(|position| Node::tool(*position)));
+    add(top(chances.followers(), SUCCESSORS));
+    add(top(chances.near_followers(), SUCCESSORS));
+    // Only tools: most capabilities that past intents used were never called as a step.
+    add(top(evidence.votes().filter(|(node, _)| matches!(node.kind(), NodeKind::Tool(_))), VOTED));
+    nodes.extend(evidence.similar_tools().iter().map(|position| Node::tool(*position)));
     nodes.retain(|node| is_offered(state, *node));
     nodes.into_iter().map(Candidate::Call).chain([Candidate::Done]).collect()
 }

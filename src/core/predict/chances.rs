@@ -1,23 +1,23 @@
-//! What usually comes next: counts of what followed, each order smoothed by the one below it (Witten and Bell: as much weight for
-//! the unseen as there were different things seen), then refined by what past intents near this one did after the same call.
+//! Transition probabilities: counts of what followed the last calls, each order smoothed by the one below it (Witten and Bell: the
+//! unseen weighs as much as there were distinct followers), then refined by what near past intents called after the same call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidates::Candidate;
-use super::evidence::{Evidence, Less};
+use super::evidence::{Evidence, Excluded};
 use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::memory::Way;
+use crate::core::memory::CallSequence;
 use crate::core::state::State;
 
-/// Counted before anything was seen.
+/// The count of every outcome before anything was seen.
 const UNSEEN: f64 = 0.5;
-/// How much the near past must weigh to count as much as the step below it.
+/// The weight of near past intents at which they count as much as the order below.
 const NEAR_PRIOR: f64 = 0.3;
-/// Runs of one past intent that count, at most.
+/// Runs of one call sequence that count, at most.
 const RUNS_COUNTED: u32 = 8;
 
-/// What followed something: how often each, and in all.
+/// The followers of a context: the count of each, and their total.
 #[derive(Clone, Debug, Default)]
 struct Followers {
     counts: BTreeMap<Symbol, f64>,
@@ -30,12 +30,12 @@ impl Followers {
         self.total += times;
     }
 
-    /// Takes back what was added, in whole numbers.
-    fn take(&mut self, symbol: Symbol, times: f64) {
+    /// Undoes `add` of whole counts.
+    fn subtract(&mut self, symbol: Symbol, times: f64) {
         let Some(seen) = self.counts.get_mut(&symbol) else { return };
-        let taken = times.min(*seen);
-        *seen -= taken;
-        self.total -= taken;
+        let removed = times.min(*seen);
+        *seen -= removed;
+        self.total -= removed;
         if *seen <= 0.0 {
             self.counts.remove(&symbol);
         }
@@ -60,26 +60,26 @@ impl Followers {
     }
 }
 
-/// Probabilities of one candidate, each finer than the one before.
+/// `Chance` holds the probabilities of one candidate, each refining the one before.
 #[derive(Clone, Copy, Debug)]
 pub struct Chance {
-    /// Whatever went before.
+    /// Regardless of the calls so far.
     pub any: f64,
     /// After the last call.
     pub last: f64,
-    /// After the last two.
+    /// After the last two calls.
     pub two: f64,
-    /// After the last call, by past intents near this one, those counting most whose run looked alike until there.
+    /// After the last call in near past intents; a run counts more the more its calls until there equal those so far.
     pub near: f64,
-    /// The same by the very nearest.
+    /// The same, dominated by the very nearest intents.
     pub nearest: f64,
 }
 
-/// One place in one run, seen from which every candidate has its chance.
+/// `Chances` computes the probability of every candidate for one step of one run.
 #[derive(Clone, Debug)]
 pub struct Chances<'a> {
     state: &'a State,
-    less: &'a Less,
+    excluded: &'a Excluded,
     context: &'a [Option<Node>],
     total: f64,
     after: Followers,
@@ -89,15 +89,16 @@ pub struct Chances<'a> {
 }
 
 impl<'a> Chances<'a> {
-    /// At the start of a run the last call is the start itself; after a call nobody knows there is nothing to go by.
-    pub fn of(state: &'a State, evidence: &Evidence, context: &'a [Option<Node>], less: &'a Less) -> Self {
+    /// Counts what followed `context`, without the runs in `excluded`. At the start of a run the last symbol is the start itself; an
+    /// unknown last call has no followers.
+    pub fn new(state: &'a State, evidence: &Evidence, context: &'a [Option<Node>], excluded: &'a Excluded) -> Self {
         let symbols: Vec<Option<Symbol>> =
             std::iter::once(Some(Symbol::START)).chain(context.iter().map(|node| node.map(Symbol::call))).collect();
         let mut chances = Self {
             state,
-            less,
+            excluded,
             context,
-            total: total(state, less),
+            total: total(state, excluded),
             after: Followers::default(),
             after_two: Followers::default(),
             near: Followers::default(),
@@ -105,13 +106,13 @@ impl<'a> Chances<'a> {
         };
         if let Some(last) = symbols.last().copied().flatten() {
             let before = symbols.len().checked_sub(2).and_then(|at| symbols[at]);
-            chances.count(before, last);
-            chances.recall(evidence, last);
+            chances.count_followers(before, last);
+            chances.add_near_followers(evidence, last);
         }
         chances
     }
 
-    fn count(&mut self, before: Option<Symbol>, last: Symbol) {
+    fn count_followers(&mut self, before: Option<Symbol>, last: Symbol) {
         for (symbol, count) in self.state.transitions.after(last) {
             self.after.add(symbol, f64::from(count.seen));
         }
@@ -120,53 +121,55 @@ impl<'a> Chances<'a> {
                 self.after_two.add(symbol, f64::from(count.seen));
             }
         }
-        for way in &self.less.ways {
-            let (symbols, times) = (way.symbols(), f64::from(way.times));
+        for sequence in &self.excluded.sequences {
+            let (symbols, times) = (sequence.symbols(), f64::from(sequence.times));
             for pair in symbols.windows(2).filter(|pair| pair[0] == last) {
-                self.after.take(pair[1], times);
+                self.after.subtract(pair[1], times);
             }
             for three in symbols.windows(3).filter(|three| Some(three[0]) == before && three[1] == last) {
-                self.after_two.take(three[2], times);
+                self.after_two.subtract(three[2], times);
             }
         }
     }
 
-    fn recall(&mut self, evidence: &Evidence, last: Symbol) {
+    fn add_near_followers(&mut self, evidence: &Evidence, last: Symbol) {
         let here: BTreeSet<Node> = self.context.iter().copied().flatten().collect();
         for past in &evidence.near {
-            for way in &past.entry.ways {
-                let followed = followed(way, last, &here);
-                let best = followed.iter().map(|(_, alike)| *alike).fold(0.0, f64::max);
-                let sum: f64 = followed.iter().map(|(_, alike)| alike).sum();
+            for sequence in &past.entry.sequences {
+                let followed = followers_in(sequence, last, &here);
+                let best = followed.iter().map(|(_, similarity)| *similarity).fold(0.0, f64::max);
+                let sum: f64 = followed.iter().map(|(_, similarity)| similarity).sum();
                 if best <= 0.0 {
                     continue;
                 }
-                let times = f64::from(way.times.min(RUNS_COUNTED)) * best / sum;
-                for (symbol, alike) in followed {
-                    self.near.add(symbol, past.weight * times * alike);
-                    self.nearest.add(symbol, past.weight_sharp * times * alike);
+                let times = f64::from(sequence.times.min(RUNS_COUNTED)) * best / sum;
+                for (symbol, similarity) in followed {
+                    self.near.add(symbol, past.weight_smooth * times * similarity);
+                    self.nearest.add(symbol, past.weight_sharp * times * similarity);
                 }
             }
         }
     }
 
-    /// What followed the last call, with how often.
-    pub fn followed(&self) -> impl Iterator<Item = (Node, f64)> {
+    /// The calls that followed the last call, with their counts.
+    pub fn followers(&self) -> impl Iterator<Item = (Node, f64)> {
         self.after.calls()
     }
 
-    /// The same in the runs of past intents near this one, each counting as much as it is alike.
-    pub fn recalled(&self) -> impl Iterator<Item = (Node, f64)> {
+    /// The calls that followed it in near past intents, weighted by similarity.
+    pub fn near_followers(&self) -> impl Iterator<Item = (Node, f64)> {
         self.near.calls()
     }
 
+    /// The calls so far; `None` for unknown ones.
     pub fn context(&self) -> &[Option<Node>] {
         self.context
     }
 
+    /// The probabilities of one candidate.
     pub fn chance(&self, candidate: Candidate) -> Chance {
         let kinds = count(self.state.tools.len() as u64) + 1.0;
-        let any = (self.calls(candidate) + UNSEEN) / (self.total + UNSEEN * kinds);
+        let any = (self.occurrences(candidate) + UNSEEN) / (self.total + UNSEEN * kinds);
         let symbol = candidate.symbol();
         let last = self.after.smoothed(symbol, any);
         let two = self.after_two.smoothed(symbol, last);
@@ -174,21 +177,21 @@ impl<'a> Chances<'a> {
         Chance { any, last, two, near, nearest: self.nearest.refined(symbol, near) }
     }
 
-    /// How often it happened at all.
-    pub fn calls(&self, candidate: Candidate) -> f64 {
+    /// How often the candidate happened in all runs.
+    fn occurrences(&self, candidate: Candidate) -> f64 {
         match candidate {
-            Candidate::Done => count(self.state.transitions.ends()) - self.less.ends(),
+            Candidate::Done => count(self.state.transitions.ends()) - self.excluded.ends(),
             Candidate::Call(node) => match node.kind() {
-                NodeKind::Tool(position) => (count(self.state.tools.at(position).calls) - self.less.calls(node)).max(0.0),
-                // Its usage counts runs that went the same way, too; how often it was called is in what it followed.
+                NodeKind::Tool(position) => (count(self.state.tools.at(position).calls) - self.excluded.calls(node)).max(0.0),
+                // Its usage also counts runs with the same calls; how often it was called itself is in the transitions.
                 NodeKind::Capability(_) => 0.0,
             },
         }
     }
 }
 
-fn total(state: &State, less: &Less) -> f64 {
-    count(state.transitions.calls() + state.transitions.ends()) - less.total()
+fn total(state: &State, excluded: &Excluded) -> f64 {
+    count(state.transitions.calls() + state.transitions.ends()) - excluded.total()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -196,9 +199,10 @@ fn count(value: u64) -> f64 {
     value as f64
 }
 
-/// What followed `last` on a way, each with how much the calls until there were those made here: common ones among all, squared.
-fn followed(way: &Way, last: Symbol, here: &BTreeSet<Node>) -> Vec<(Symbol, f64)> {
-    let symbols = way.symbols();
+/// The followers of `last` in `sequence`, each with the similarity of the calls until there to those in `here`: squared Jaccard
+/// index.
+fn followers_in(sequence: &CallSequence, last: Symbol, here: &BTreeSet<Node>) -> Vec<(Symbol, f64)> {
+    let symbols = sequence.symbols();
     let mut until: BTreeSet<Node> = BTreeSet::new();
     let mut followed = Vec::new();
     for pair in symbols.windows(2) {
@@ -206,8 +210,8 @@ fn followed(way: &Way, last: Symbol, here: &BTreeSet<Node>) -> Vec<(Symbol, f64)
         if pair[0] == last {
             let common = count(until.intersection(here).count() as u64);
             let all = count(until.union(here).count() as u64);
-            let alike = if all > 0.0 { common / all } else { 1.0 };
-            followed.push((pair[1], alike * alike));
+            let similarity = if all > 0.0 { common / all } else { 1.0 };
+            followed.push((pair[1], similarity * similarity));
         }
     }
     followed

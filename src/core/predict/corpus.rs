@@ -1,7 +1,7 @@
-//! The vectors of tools and of remembered intents, side by side, so that a question is compared with all of them at once.
+//! The corpus: packed vectors of all tools and remembered intents, side by side, so that a question is compared with all at once.
 //!
-//! Derived from the tools, the memory and the vectors of the same state, and kept in step with them record by record: it says
-//! nothing they do not say, so the digest leaves it out and a snapshot builds it anew ([`Corpus::rebuilt`]).
+//! It is derived from the tools, the memory and the vectors of the same state and updated with them record by record. So the digest
+//! leaves it out, and a restored snapshot builds it again ([`Corpus::rebuild`]).
 
 use std::sync::Arc;
 
@@ -12,56 +12,57 @@ use crate::core::memory::{INTENTS_KEPT, Memory};
 use crate::core::tool::Tools;
 use crate::core::vectors::{TextHash, Vectors};
 
-/// Values that are compared at once.
+/// Values compared at once by [`largest`].
 const BLOCK: usize = 64;
 
+/// `Corpus` holds the packed vectors of all tools and remembered intents.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
     model: Option<Arc<str>>,
-    /// By position.
+    /// By position of the tool.
     tools: PackedRows,
     /// The intent with number n stands in row n modulo [`INTENTS_KEPT`].
     intents: PackedRows,
-    /// Tools by the text they are found by.
+    /// Positions of tools, by the hash of their text.
     tools_by_text: OrdMap<TextHash, Vec<u32>>,
 }
 
 impl Corpus {
-    /// The corpus of these parts.
-    pub fn rebuilt(tools: &Tools, memory: &Memory, vectors: &Vectors) -> Self {
+    /// Builds the corpus of these parts of a state.
+    pub fn rebuild(tools: &Tools, memory: &Memory, vectors: &Vectors) -> Self {
         let (tool_rows, intents) = (PackedRows::new(vectors.dim()), PackedRows::new(vectors.dim()));
         let mut corpus = Self { model: vectors.model().cloned(), tools: tool_rows, intents, tools_by_text: OrdMap::new() };
         for position in tools.positions() {
-            corpus.tool_described(position, None, tools.at(position).text().as_deref(), vectors);
+            corpus.set_tool_text(position, None, tools.at(position).text().as_deref(), vectors);
         }
         for (number, entry) in memory.iter() {
-            corpus.intent_remembered(number, entry.hash, vectors);
+            corpus.set_intent(number, entry.hash, vectors);
         }
         corpus
     }
 
-    /// A tool's text is another one.
-    pub fn tool_described(&mut self, position: u32, before: Option<&str>, now: Option<&str>, vectors: &Vectors) {
-        if let Some(tools) = before.and_then(|before| self.tools_by_text.get_mut(&TextHash::of(before))) {
+    /// Sets the vector of a tool whose text changed from `before` to `now`.
+    pub fn set_tool_text(&mut self, position: u32, before: Option<&str>, now: Option<&str>, vectors: &Vectors) {
+        if let Some(tools) = before.and_then(|before| self.tools_by_text.get_mut(&TextHash::compute(before))) {
             tools.retain(|other| *other != position);
         }
         let row = position as usize;
         self.tools.set(row, None);
-        if let Some(hash) = now.map(TextHash::of) {
+        if let Some(hash) = now.map(TextHash::compute) {
             self.tools_by_text.entry(hash).or_default().push(position);
             self.tools.set(row, vectors.get(hash).map(|vector| &**vector));
         }
     }
 
-    /// An intent got a number in the memory.
-    pub fn intent_remembered(&mut self, number: u64, hash: TextHash, vectors: &Vectors) {
+    /// Sets the vector of the intent with this number in the memory.
+    pub fn set_intent(&mut self, number: u64, hash: TextHash, vectors: &Vectors) {
         self.intents.set(row(number), vectors.get(hash).map(|vector| &**vector));
     }
 
-    /// The vector of a text came. Another model taking over replaces everything.
-    pub fn embedded(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) {
+    /// Sets the rows of a text whose vector was computed. When another model took over, everything is rebuilt.
+    pub fn update_vector(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) {
         if self.model.as_ref() != vectors.model() {
-            *self = Self::rebuilt(tools, memory, vectors);
+            *self = Self::rebuild(tools, memory, vectors);
             return;
         }
         let Some(vector) = vectors.get(hash) else { return };
@@ -73,13 +74,13 @@ impl Corpus {
         }
     }
 
-    /// By position of the tool, the similarity with each of `vectors`.
+    /// For each of `vectors`, its similarity with every tool, by position.
     pub fn tool_similarities(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         self.tools.products(vectors)
     }
 
     /// The intents most similar to `vector`, at most `keep`, the nearest first, by number; `except` is left out.
-    pub fn near(&self, vector: &[f32], memory: &Memory, keep: usize, except: Option<u64>) -> Vec<(u64, f32)> {
+    pub fn nearest_intents(&self, vector: &[f32], memory: &Memory, keep: usize, except: Option<u64>) -> Vec<(u64, f32)> {
         let products = self.intents.products(&[vector]).remove(0);
         let numbers = memory.numbers().filter(|number| Some(*number) != except);
         let similar = |number: u64| (number, products.get(row(number)).copied().unwrap_or(0.0));
@@ -87,8 +88,8 @@ impl Corpus {
     }
 }
 
-/// What has the largest values, at most `keep`, the largest first; of equals those that came first. O(n), since most are smaller than
-/// the smallest kept.
+/// Returns the items with the largest values, at most `keep`, the largest first; of equals the earlier ones. O(n), since most are
+/// smaller than the smallest kept.
 pub(super) fn top<T, V: PartialOrd + Copy>(valued: impl Iterator<Item = (T, V)>, keep: usize) -> Vec<(T, V)> {
     let mut kept: Vec<(T, V)> = Vec::with_capacity(keep + 1);
     for (item, value) in valued {
@@ -102,7 +103,7 @@ pub(super) fn top<T, V: PartialOrd + Copy>(valued: impl Iterator<Item = (T, V)>,
     kept
 }
 
-/// The positions of the largest values above 0, at most `keep`, the largest first; of equals those that came first. Looks at
+/// Returns the positions of the largest values above 0, at most `keep`, the largest first; of equals the earlier ones. Looks at
 /// [`BLOCK`] values at once, since few blocks have one to keep. O(n).
 pub(super) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
     let mut kept: Vec<(u32, f32)> = Vec::new();

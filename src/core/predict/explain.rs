@@ -1,31 +1,32 @@
-//! Why an outcome is where it is: what each signal added, and the records that taught the strongest ones.
+//! Explanation of a prediction: what each signal added to an outcome, and the traces behind the signals.
 
 use std::sync::Arc;
 
 use super::candidates::Candidate;
 use super::evidence::Evidence;
 use super::signals::Signal;
-use super::{Asked, Prediction, Ranked, predict_with};
+use super::{Prediction, PredictionQuery, Ranked, predict_with};
 use crate::core::event::Outcome;
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, Seq};
-use crate::core::memory::{Remembered, Way};
+use crate::core::memory::{CallSequence, PastIntent};
 use crate::core::state::State;
 
-/// Records named per signal.
-const RECORDS_MAX: usize = 3;
+/// Traces named per signal.
+const TRACES_MAX: usize = 3;
 
-/// A record that taught a signal: a completed trace.
+/// A completed trace that a signal's value comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taught {
+pub struct SupportingTrace {
     pub signal: Signal,
     pub seq: Seq,
     pub execution: ExecutionId,
     pub intent: Arc<str>,
-    /// How near that intent is to the one asked about, for signals that go by it.
+    /// The similarity of that intent and the one asked about, for signals that depend on it.
     pub similarity: Option<f32>,
 }
 
+/// Why one outcome has its rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     pub prediction: Prediction,
@@ -35,78 +36,88 @@ pub struct Explanation {
     pub rank: usize,
     /// The clause of the intent that the tool fits best; `None` where there are no vectors.
     pub clause: Option<usize>,
-    /// By signal, in the order of what they add.
-    pub taught: Vec<Taught>,
+    /// By signal, the one that adds most first.
+    pub supporting: Vec<SupportingTrace>,
 }
 
-/// Why `outcome` (the first one, if none is named) is where it is. `None` for an outcome that is not weighed at all.
-pub fn explain(state: &State, evidence: &Evidence, asked: &Asked<'_>, outcome: Option<&Outcome>) -> Option<Explanation> {
-    let mut prediction = predict_with(state, evidence, &Asked { k: usize::MAX, ..*asked });
+/// Explains `outcome`, or the first one if none is given. Returns `None` for an outcome that is not among the candidates.
+pub fn explain(
+    state: &State,
+    evidence: &Evidence,
+    query: &PredictionQuery<'_>,
+    outcome: Option<&Outcome>,
+) -> Option<Explanation> {
+    let mut prediction = predict_with(state, evidence, &PredictionQuery { k: usize::MAX, ..*query });
     let rank = match outcome {
         None => 0,
         Some(outcome) => prediction.ranked.iter().position(|ranked| ranked.outcome == *outcome)?,
     };
     let ranked = prediction.ranked.get(rank)?.clone();
-    prediction.ranked.truncate(asked.k);
+    prediction.ranked.truncate(query.k);
     let candidate = Candidate::find(state, &ranked.outcome)?;
-    let taught = taught(state, evidence, asked, candidate, &ranked);
+    let supporting = supporting(state, evidence, query, candidate, &ranked);
     let clause = candidate.tool().and_then(|tool| evidence.best_clause(tool)).map(|(clause, _)| clause);
-    Some(Explanation { prediction, ranked, rank: rank + 1, clause, taught })
+    Some(Explanation { prediction, ranked, rank: rank + 1, clause, supporting })
 }
 
-fn taught(state: &State, evidence: &Evidence, asked: &Asked<'_>, candidate: Candidate, ranked: &Ranked) -> Vec<Taught> {
+fn supporting(
+    state: &State,
+    evidence: &Evidence,
+    query: &PredictionQuery<'_>,
+    candidate: Candidate,
+    ranked: &Ranked,
+) -> Vec<SupportingTrace> {
     let symbols: Vec<Option<Symbol>> = std::iter::once(Some(Symbol::START))
-        .chain(asked.context.iter().map(|callee| state.find(callee).map(Symbol::call)))
+        .chain(query.context.iter().map(|callee| state.find(callee).map(Symbol::call)))
         .collect();
     let two: Vec<Symbol> = symbols[symbols.len().saturating_sub(2)..].iter().copied().flatten().collect();
     let one: Vec<Symbol> = symbols.last().copied().flatten().into_iter().collect();
     let follows = |before: &[Symbol]| {
         let wanted: Vec<Symbol> = before.iter().copied().chain([candidate.symbol()]).collect();
-        move |way: &Way| wanted.len() > 1 && way.symbols().windows(wanted.len()).any(|part| part == wanted)
+        move |sequence: &CallSequence| wanted.len() > 1 && sequence.symbols().windows(wanted.len()).any(|part| part == wanted)
     };
+    let contains = |sequence: &CallSequence| sequence.symbols().contains(&candidate.symbol());
     let mut all = Vec::new();
     for contribution in ranked.contributions() {
         let signal = contribution.signal;
         match signal {
             Signal::Transition => all.extend(latest(state, signal, follows(&one))),
             Signal::TransitionTwo => all.extend(latest(state, signal, follows(&two))),
-            Signal::Popularity => all.extend(latest(state, signal, |way| way.symbols().contains(&candidate.symbol()))),
+            Signal::Popularity => all.extend(latest(state, signal, contains)),
             Signal::MemoryNext | Signal::MemoryNearest => all.extend(nearest(evidence, signal, follows(&one))),
-            Signal::Memory | Signal::Strategic => {
-                all.extend(nearest(evidence, signal, |way| way.symbols().contains(&candidate.symbol())));
-            }
+            Signal::Memory | Signal::Strategic => all.extend(nearest(evidence, signal, contains)),
             _ => {}
         }
     }
     all
 }
 
-/// The latest runs that went such a way.
-fn latest(state: &State, signal: Signal, wanted: impl Fn(&Way) -> bool) -> Vec<Taught> {
-    let mut found: Vec<(&Remembered, &Way)> = Vec::new();
+/// The latest runs with a call sequence that `wanted` accepts.
+fn latest(state: &State, signal: Signal, wanted: impl Fn(&CallSequence) -> bool) -> Vec<SupportingTrace> {
+    let mut found: Vec<(&PastIntent, &CallSequence)> = Vec::new();
     for (_, entry) in state.memory.iter() {
-        found.extend(entry.ways.iter().filter(|way| wanted(way)).map(|way| (&**entry, way)));
+        found.extend(entry.sequences.iter().filter(|sequence| wanted(sequence)).map(|sequence| (&**entry, sequence)));
     }
-    found.sort_by_key(|(_, way)| std::cmp::Reverse(way.seq));
-    found.truncate(RECORDS_MAX);
-    found.into_iter().map(|(entry, way)| record(signal, entry, way, None)).collect()
+    found.sort_by_key(|(_, sequence)| std::cmp::Reverse(sequence.seq));
+    found.truncate(TRACES_MAX);
+    found.into_iter().map(|(entry, sequence)| supporting_trace(signal, entry, sequence, None)).collect()
 }
 
-/// The runs of the nearest past intents that went such a way.
-fn nearest(evidence: &Evidence, signal: Signal, wanted: impl Fn(&Way) -> bool) -> Vec<Taught> {
+/// The runs of the nearest past intents with a call sequence that `wanted` accepts.
+fn nearest(evidence: &Evidence, signal: Signal, wanted: impl Fn(&CallSequence) -> bool) -> Vec<SupportingTrace> {
     let mut found = Vec::new();
     for near in &evidence.near {
-        let ways = near.entry.ways.iter().rev().filter(|way| wanted(way));
-        found.extend(ways.map(|way| record(signal, &near.entry, way, Some(near.similarity))));
-        if found.len() >= RECORDS_MAX {
+        let sequences = near.entry.sequences.iter().rev().filter(|sequence| wanted(sequence));
+        found.extend(sequences.map(|sequence| supporting_trace(signal, &near.entry, sequence, Some(near.similarity))));
+        if found.len() >= TRACES_MAX {
             break;
         }
     }
-    found.truncate(RECORDS_MAX);
+    found.truncate(TRACES_MAX);
     found
 }
 
-fn record(signal: Signal, entry: &Remembered, way: &Way, similarity: Option<f32>) -> Taught {
-    let (intent, execution) = (Arc::clone(&entry.intent), way.execution.clone());
-    Taught { signal, seq: way.seq, execution, intent, similarity }
+fn supporting_trace(signal: Signal, entry: &PastIntent, sequence: &CallSequence, similarity: Option<f32>) -> SupportingTrace {
+    let (intent, execution) = (Arc::clone(&entry.intent), sequence.execution.clone());
+    SupportingTrace { signal, seq: sequence.seq, execution, intent, similarity }
 }

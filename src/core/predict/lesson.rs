@@ -1,50 +1,50 @@
-//! Learning in the fold: now and then a remembered intent is asked about as if it had never been seen, step by step, and the logit
-//! learns from what it was.
+//! Lessons: training examples for the logit, drawn from the memory during the fold. A lesson predicts the steps of a remembered
+//! intent as if the intent had never been seen, and the logit learns from the calls that were made.
 //!
-//! Lessons come from the memory, not from the trace at hand: the vectors of an intent arrive after its trace, and weights are to suit
-//! the memory as it is now. The runs of the intent are left out of every count ([`Less`]), or it would answer itself.
-//! How many lessons are due follows from the number of traces, fewer and fewer as there are more; each costs a look at all vectors.
+//! Lessons come from the memory, not from the trace at hand: the vectors of an intent arrive after its trace, and the weights are to
+//! suit the memory as it is now. The runs of the intent are left out of every count ([`Excluded`]), or it would predict itself. The
+//! number of lessons due follows from the number of traces and grows slower than it; each costs a comparison with all vectors.
 
 use std::sync::Arc;
 
 use super::candidates::{self, Candidate};
 use super::chances::Chances;
-use super::evidence::{Evidence, Less};
+use super::evidence::{Evidence, Excluded};
 use super::logit::{Example, Logit};
-use super::signals::Scene;
+use super::signals::SignalInputs;
 use crate::core::digest::{Digestible, Writer};
 use crate::core::graph::Node;
-use crate::core::memory::{Remembered, Way};
+use crate::core::memory::{CallSequence, PastIntent};
 use crate::core::state::State;
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
-/// Every trace brings two lessons until there are this many; from there on e times as many traces bring this many lessons.
+/// Every trace adds two lessons until there are this many traces; after that, e times as many traces add this many lessons.
 const LESSONS_AT_FIRST: u64 = 128;
-/// From this many traces on, e times as many bring a quarter of that: the weights are few and have settled, and a fold of millions
-/// should not be spent on them.
+/// From this many traces on, e times as many add a quarter of that: the few weights have converged, and a fold of millions of traces
+/// should not spend its time on them.
 const TRACES_MANY: u64 = 4_096;
 const LESSONS_LATER: u64 = LESSONS_AT_FIRST / 4;
-/// Lessons that may wait for vectors, and lessons per record while they are made up for.
+/// Lessons that may wait for vectors, and lessons per record once the vectors are there; at most.
 const DUE_MAX: u64 = 512;
 const LESSONS_PER_RECORD: u64 = 2;
-/// Places of a run that are asked about.
-const PLACES_MAX: usize = 6;
+/// Steps of a run that one lesson predicts, at most.
+const STEPS_MAX: usize = 6;
 
-/// Which lessons were taken and which are due.
+/// `LessonSchedule` counts the lessons taken and due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lessons {
-    /// Traces that could teach, so far.
+pub struct LessonSchedule {
+    /// Traces with calls, so far.
     traces: u64,
     due: u64,
     taken: u64,
-    /// The number of traces at which the next one is due.
+    /// The number of traces at which the next lesson is due.
     next: u64,
 }
 
-impl Lessons {
-    /// A trace was learnt.
-    pub fn heard(&mut self) {
+impl LessonSchedule {
+    /// Counts a trace and the lessons that it adds.
+    pub fn count_trace(&mut self) {
         self.traces += 1;
         if self.traces >= self.next {
             let lessons = if self.traces <= LESSONS_AT_FIRST { 2 } else { 1 };
@@ -54,30 +54,32 @@ impl Lessons {
         }
     }
 
+    /// The number of lessons taken.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Traces so far, lessons due and taken, the number of traces at which the next is due.
+    /// Traces so far, lessons due, lessons taken, and the number of traces at which the next is due.
     pub const fn to_numbers(self) -> [u64; 4] {
         [self.traces, self.due, self.taken, self.next]
     }
 
+    /// Restores what [`Self::to_numbers`] gave.
     pub const fn from_numbers([traces, due, taken, next]: [u64; 4]) -> Self {
         Self { traces, due, taken, next }
     }
 }
 
-impl Digestible for Lessons {
+impl Digestible for LessonSchedule {
     fn digest(&self, writer: &mut Writer) {
         writer.u64(self.traces).u64(self.due).u64(self.taken).u64(self.next);
     }
 }
 
-/// Takes what is due, as far as there are vectors for it.
-pub fn study(state: &mut State) {
+/// Takes the lessons that are due, at most [`LESSONS_PER_RECORD`], unless vectors are still missing.
+pub fn apply_due_lessons(state: &mut State) {
     let lessons = &state.predictor.lessons;
-    if lessons.due == 0 || state.memory.is_empty() || vectors_are_on_their_way(state) {
+    if lessons.due == 0 || state.memory.is_empty() || vectors_are_pending(state) {
         return;
     }
     for _ in 0..lessons.due.min(LESSONS_PER_RECORD) {
@@ -87,14 +89,14 @@ pub fn study(state: &mut State) {
         let drawn = draw(lessons.taken, state.memory.numbers());
         let entry = Arc::clone(state.memory.get(drawn).expect("drawn from those kept"));
         let mut logit = state.predictor.logit.clone();
-        take(state, drawn, &entry, &mut logit);
+        learn_from(state, drawn, &entry, &mut logit);
         state.predictor.logit = logit;
     }
 }
 
-/// While many are, what has none looks like a stranger. When lessons have piled up and not one vector has come, there is no embedder,
-/// and the other signals can be learnt without.
-fn vectors_are_on_their_way(state: &State) -> bool {
+/// Whether lessons should wait: an intent without a vector looks similar to nothing. When [`DUE_MAX`] lessons wait and no vector ever
+/// came, there is no embedder, and the other signals are learnt without.
+fn vectors_are_pending(state: &State) -> bool {
     let (have, wanted) = state.vectors.coverage();
     match state.vectors.model() {
         Some(_) => have * 10 < wanted * 9,
@@ -102,47 +104,47 @@ fn vectors_are_on_their_way(state: &State) -> bool {
     }
 }
 
-/// The intent that lesson number `lesson` is about: as evenly spread as can be (multiples of the golden ratio), so that few are asked
-/// twice before most were asked once.
+/// Returns the number of the intent that lesson number `lesson` is about: multiples of the golden ratio, which spread evenly, so that
+/// few intents are drawn twice before most were drawn once.
 fn draw(lesson: u64, among: std::ops::Range<u64>) -> u64 {
     let part = u128::from(lesson.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let at = (part * u128::from(among.end - among.start)) >> 64;
     among.start + u64::try_from(at).expect("smaller than what it is drawn from")
 }
 
-/// One lesson: the way of the entry that was gone last, place by place. Also one that failed: what is learnt is how far each signal
-/// can be trusted to say what an agent does next, and without those that fail, agents that often do are foretold badly.
-fn take(state: &State, number: u64, entry: &Remembered, logit: &mut Logit) {
-    let Some(way) = entry.ways.last() else { return };
-    let vector = |text: &str| state.vectors.get(TextHash::of(text)).map(|vector| &**vector);
+/// Teaches the steps of the entry's latest call sequence. Failed runs count too: the weights say how well each signal predicts what
+/// an agent does next, and without failed runs, agents that often fail are predicted badly.
+fn learn_from(state: &State, number: u64, entry: &PastIntent, logit: &mut Logit) {
+    let Some(sequence) = entry.sequences.last() else { return };
+    let vector = |text: &str| state.vectors.get(TextHash::compute(text)).map(|vector| &**vector);
     let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(vector).collect();
     let whole = state.vectors.get(entry.hash).map(|vector| &**vector);
-    let less = Less { number: Some(number), ways: entry.ways.clone() };
-    let evidence = Evidence::of_vectors(state, whole, &clauses, &less);
-    let calls: Vec<Option<Node>> = way.calls.iter().copied().map(Some).collect();
-    for place in places(way, number) {
-        let right = way.calls.get(place).map_or(Candidate::Done, |node| Candidate::Call(*node));
-        logit.learn(&example(state, &evidence, &calls[..place], &less, right));
+    let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
+    let evidence = Evidence::from_vectors(state, whole, &clauses, &excluded);
+    let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
+    for step in steps(sequence, number) {
+        let right = sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
+        logit.learn(&example(state, &evidence, &calls[..step], &excluded, right));
     }
 }
 
-/// All places of a short run, evenly spread ones of a long run. The end is one if the run had one.
-fn places(way: &Way, number: u64) -> impl Iterator<Item = usize> {
-    let places = way.calls.len() + usize::from(way.ended);
-    let step = places.div_ceil(PLACES_MAX).max(1);
-    let first = usize::try_from(number % step as u64).expect("smaller than a step");
-    (first..places).step_by(step)
+/// All steps of a short run, evenly spread ones of a long run. The end counts as a step if the run had one.
+fn steps(sequence: &CallSequence, number: u64) -> impl Iterator<Item = usize> {
+    let steps = sequence.calls.len() + usize::from(sequence.ended);
+    let stride = steps.div_ceil(STEPS_MAX).max(1);
+    let first = usize::try_from(number % stride as u64).expect("smaller than the stride");
+    (first..steps).step_by(stride)
 }
 
-fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], less: &Less, right: Candidate) -> Example {
-    let chances = Chances::of(state, evidence, context, less);
-    let mut candidates = candidates::of(state, evidence, &chances);
+fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], excluded: &Excluded, right: Candidate) -> Example {
+    let chances = Chances::new(state, evidence, context, excluded);
+    let mut candidates = candidates::collect(state, evidence, &chances);
     let at = candidates.binary_search(&right).unwrap_or_else(|at| {
         candidates.insert(at, right);
         at
     });
-    let scene = Scene::new(state, evidence, &chances);
-    Example { values: candidates.into_iter().map(|candidate| scene.values(candidate)).collect(), right: at }
+    let inputs = SignalInputs::new(state, evidence, &chances);
+    Example { values: candidates.into_iter().map(|candidate| inputs.values(candidate)).collect(), right: at }
 }
 
 #[cfg(test)]
@@ -213,7 +215,7 @@ mod tests {
         })
     }
 
-    /// A vector that follows from the text and is like those of similar texts: counts of letters.
+    /// The letter counts of the text as a unit vector: similar texts have similar vectors.
     fn embedded(text: &str) -> Event {
         let mut vector = vec![0.0_f32; 26];
         for letter in text.bytes().filter(u8::is_ascii_lowercase) {
@@ -223,53 +225,57 @@ mod tests {
         for value in &mut vector {
             *value /= length;
         }
-        Event::EmbeddingComputed(EmbeddingComputed { text_hash: TextHash::of(text).to_string(), model: "m".to_owned(), vector })
+        Event::EmbeddingComputed(EmbeddingComputed {
+            text_hash: TextHash::compute(text).to_string(),
+            model: "m".to_owned(),
+            vector,
+        })
     }
 
     /// All runs but `without`, with the vectors of everything that is wanted then.
     fn office(without: Option<usize>) -> State {
         let runs = RUNS.iter().enumerate().filter(|(number, _)| Some(*number) != without);
         let traces = runs.map(|(number, (intent, tools))| trace(number, intent, tools));
-        let told: Vec<Event> = TOOLS.iter().map(|tool| registered(tool)).chain(traces).collect();
-        let wanted = fold(told.clone()).vectors.lacking("m", usize::MAX);
-        fold(told.into_iter().chain(wanted.iter().map(|(_, text)| embedded(text))))
+        let events: Vec<Event> = TOOLS.iter().map(|tool| registered(tool)).chain(traces).collect();
+        let wanted = fold(events.clone()).vectors.lacking("m", usize::MAX);
+        fold(events.into_iter().chain(wanted.iter().map(|(_, text)| embedded(text))))
     }
 
     #[test]
     fn a_lesson_sees_what_would_be_seen_had_the_intent_never_been_there() {
         let state = office(None);
-        let mut places_compared = 0;
+        let mut steps_compared = 0;
         for (left_out, (intent, tools)) in RUNS.iter().enumerate() {
-            let number = state.memory.number(TextHash::of(intent)).unwrap();
+            let number = state.memory.number(TextHash::compute(intent)).unwrap();
             let entry = state.memory.get(number).unwrap();
-            let less = Less { number: Some(number), ways: entry.ways.clone() };
+            let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
             let never = office(Some(left_out));
-            let vector = |text: &str| state.vectors.get(TextHash::of(text)).unwrap().to_vec();
+            let vector = |text: &str| state.vectors.get(TextHash::compute(text)).unwrap().to_vec();
             let parts: Vec<Vec<f32>> = clauses(intent).into_iter().map(vector).collect();
             let parts: Vec<&[f32]> = parts.iter().map(Vec::as_slice).collect();
             let whole = vector(intent);
             let (with, without) = (
-                Evidence::of_vectors(&state, Some(&whole), &parts, &less),
-                Evidence::of_vectors(&never, Some(&whole), &parts, &Less::default()),
+                Evidence::from_vectors(&state, Some(&whole), &parts, &excluded),
+                Evidence::from_vectors(&never, Some(&whole), &parts, &Excluded::default()),
             );
             let calls: Vec<Option<Node>> = tools.iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
-            for place in 0..=tools.len() {
-                let asked = example(&state, &with, &calls[..place], &less, Candidate::Done);
-                let served = example(&never, &without, &calls[..place], &Less::default(), Candidate::Done);
-                assert_eq!(asked.values, served.values, "{intent}, place {place}");
-                places_compared += 1;
+            for step in 0..=tools.len() {
+                let asked = example(&state, &with, &calls[..step], &excluded, Candidate::Done);
+                let served = example(&never, &without, &calls[..step], &Excluded::default(), Candidate::Done);
+                assert_eq!(asked.values, served.values, "{intent}, step {step}");
+                steps_compared += 1;
             }
         }
-        assert_eq!(places_compared, 20);
+        assert_eq!(steps_compared, 20);
     }
 
     #[test]
     fn lessons_grow_rare_as_traces_grow_many() {
-        let mut lessons = Lessons::default();
+        let mut lessons = LessonSchedule::default();
         let mut due_at = |traces: u64| {
             let mut due = 0;
             while lessons.traces < traces {
-                lessons.heard();
+                lessons.count_trace();
                 due += lessons.due;
                 lessons.due = 0;
             }

@@ -1,64 +1,72 @@
-//! A conditional logit, learnt online: the probability of an outcome is the softmax of its score among the candidates.
+//! A conditional logit, learnt online: the probability of a candidate is the softmax of its score among the candidates.
 //!
-//! The weights are the running estimate of the most likely ones, given the prior and the examples so far: every example moves them
-//! by a Newton step, `w -= H^-1 g`, with `g` the gradient of its loss and `H` the sum of the prior's precision and the curvature of
-//! all examples. The prior holds as long as there is little to learn from, no rate has to be chosen, and the state is `w` and `H`.
-//! Old examples fade, so that the weights follow a memory that grows. Now and then a run does something that nothing could have told;
-//! an example counts as much as it is likely that it was not such a one, or the few odd ones would make all others look uncertain.
+//! The weights are the running maximum of the posterior, given the prior and the examples so far: every example moves them by a
+//! Newton step, `w -= H^-1 g`, with `g` the gradient of its loss and `H` the sum of the prior's precision and the curvature of all
+//! examples. The prior holds as long as there are few examples, no learning rate has to be chosen, and the state is `w` and `H`. Old
+//! examples fade, so that the weights follow a memory that grows. Some runs do what no signal could predict (outliers); an example is
+//! weighed by the probability that it is not one, or a few outliers would make all predictions uncertain.
 
-use super::signals::{LIVE, SIGNALS, Signal, Values};
+use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, Values};
 use crate::core::digest::{Digestible, Writer};
 
-/// Precision of the prior: how much curvature, seen in examples, weighs as much as it.
+/// Precision of the prior, in units of the examples' curvature.
 const PRECISION: f64 = 5.0;
-/// What an example keeps of its weight with each one that follows.
+/// The factor by which each new example reduces the weight of all earlier ones.
 const FADE: f64 = 1.0 - 1.0 / 1_024.0;
-/// How likely one given outcome is in an odd run.
-const ODD: f64 = 0.0025;
-/// No step moves a weight further: one odd example is not to overturn what was learnt.
+/// The probability of any one outcome in an outlier.
+const OUTLIER: f64 = 0.0025;
+/// The largest change of a weight by one example: one outlier is not to overturn what was learnt.
 const STEP_MAX: f64 = 1.0;
 
-/// One place in a past run: the values of every candidate, and which one it was.
+/// One step of a past run: the values of every candidate, and the index of the one that happened.
 #[derive(Clone, Debug)]
 pub struct Example {
     pub values: Vec<Values>,
     pub right: usize,
 }
 
+/// A value per live signal, in the order of [`Signal::LIVE`].
+type LiveVector = [f64; LIVE_SIGNALS];
+/// A value per pair of live signals.
+type LiveMatrix = [LiveVector; LIVE_SIGNALS];
+
+/// The weights of all signals, and the curvature by which those of the live ones learn.
 #[derive(Clone, Debug)]
 pub struct Logit {
     weights: [f64; SIGNALS],
     /// Curvature of the examples, without the prior; symmetric.
-    curvature: Box<[[f64; LIVE]; LIVE]>,
+    curvature: Box<LiveMatrix>,
     examples: u64,
 }
 
 impl Default for Logit {
     fn default() -> Self {
-        Self { weights: Signal::ALL.map(Signal::prior), curvature: Box::new([[0.0; LIVE]; LIVE]), examples: 0 }
+        Self { weights: Signal::ALL.map(Signal::prior), curvature: Box::new([[0.0; LIVE_SIGNALS]; LIVE_SIGNALS]), examples: 0 }
     }
 }
 
 impl Logit {
+    /// The weights, in the order of [`Signal::ALL`].
     pub fn weights(&self) -> &[f64; SIGNALS] {
         &self.weights
     }
 
-    /// How many examples taught it.
+    /// The number of examples learnt from.
     pub fn examples(&self) -> u64 {
         self.examples
     }
 
-    pub fn curvature(&self) -> &[[f64; LIVE]; LIVE] {
+    /// The curvature, in the order of [`Signal::LIVE`].
+    pub fn curvature(&self) -> &LiveMatrix {
         &self.curvature
     }
 
-    /// As a snapshot holds it.
-    pub fn from_rows(weights: [f64; SIGNALS], curvature: [[f64; LIVE]; LIVE], examples: u64) -> Self {
+    /// Restores a logit from what [`Self::weights`], [`Self::curvature`] and [`Self::examples`] gave.
+    pub fn from_rows(weights: [f64; SIGNALS], curvature: LiveMatrix, examples: u64) -> Self {
         Self { weights, curvature: Box::new(curvature), examples }
     }
 
-    /// Names the weights: the same weights, the same name.
+    /// A name made from a hash of the weights: the same weights have the same name.
     pub fn version(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for weight in &self.weights {
@@ -67,28 +75,30 @@ impl Logit {
         format!("logit-{}", &hasher.finalize().to_hex()[..12])
     }
 
-    /// They sum to 1.
+    /// The probabilities of candidates with these values; they sum to 1.
     pub fn probabilities(&self, values: &[Values]) -> Vec<f64> {
         softmax(values.iter().map(|values| score(&self.weights, values)).collect())
     }
 
+    /// Moves the weights of the live signals by one Newton step.
     pub fn learn(&mut self, example: &Example) {
         let probabilities = self.probabilities(&example.values);
-        let counts = probabilities[example.right] / (probabilities[example.right] + ODD);
-        let (mut gradient, curvature) = slope(example, &probabilities);
-        for row in 0..LIVE {
+        let example_weight = probabilities[example.right] / (probabilities[example.right] + OUTLIER);
+        let (mut gradient, curvature) = gradient_and_curvature(example, &probabilities);
+        for (row, signal) in Signal::LIVE.into_iter().enumerate() {
             for (known, new) in self.curvature[row].iter_mut().zip(&curvature[row]) {
-                *known = FADE * *known + counts * new;
+                *known = FADE * *known + example_weight * new;
             }
             // The faded examples no longer balance all of the prior's pull.
-            gradient[row] = counts * gradient[row] + (1.0 - FADE) * PRECISION * (self.weights[row] - Signal::ALL[row].prior());
+            let from_prior = self.weights[signal as usize] - signal.prior();
+            gradient[row] = example_weight * gradient[row] + (1.0 - FADE) * PRECISION * from_prior;
         }
         let mut precision = *self.curvature;
         for (at, row) in precision.iter_mut().enumerate() {
             row[at] += PRECISION;
         }
-        for (weight, step) in self.weights.iter_mut().zip(solve(precision, gradient)) {
-            *weight -= step.clamp(-STEP_MAX, STEP_MAX);
+        for (signal, step) in Signal::LIVE.into_iter().zip(solve(precision, gradient)) {
+            self.weights[signal as usize] -= step.clamp(-STEP_MAX, STEP_MAX);
         }
         self.examples += 1;
     }
@@ -110,12 +120,13 @@ fn softmax(mut scores: Vec<f64>) -> Vec<f64> {
     scores
 }
 
-/// Gradient and curvature of the loss -ln p(right): the mean of the values less those of the right one, and their covariance.
-fn slope(example: &Example, probabilities: &[f64]) -> ([f64; LIVE], [[f64; LIVE]; LIVE]) {
-    let mut mean = [0.0; LIVE];
-    let mut covariance = [[0.0; LIVE]; LIVE];
+/// Gradient and curvature of the loss -ln p(right): the mean of the values minus those of the right one, and their covariance.
+fn gradient_and_curvature(example: &Example, probabilities: &[f64]) -> (LiveVector, LiveMatrix) {
+    let mut mean = [0.0; LIVE_SIGNALS];
+    let mut covariance = [[0.0; LIVE_SIGNALS]; LIVE_SIGNALS];
     for (values, p) in example.values.iter().zip(probabilities) {
-        for row in 0..LIVE {
+        let values = live_values(values);
+        for row in 0..LIVE_SIGNALS {
             let weighted = p * values[row];
             mean[row] += weighted;
             for column in 0..=row {
@@ -123,32 +134,36 @@ fn slope(example: &Example, probabilities: &[f64]) -> ([f64; LIVE], [[f64; LIVE]
             }
         }
     }
-    for row in 0..LIVE {
+    for row in 0..LIVE_SIGNALS {
         for column in 0..=row {
             covariance[row][column] -= mean[row] * mean[column];
             covariance[column][row] = covariance[row][column];
         }
     }
-    let right = &example.values[example.right];
+    let right = live_values(&example.values[example.right]);
     (std::array::from_fn(|at| mean[at] - right[at]), covariance)
 }
 
+fn live_values(values: &Values) -> LiveVector {
+    Signal::LIVE.map(|signal| values[signal as usize])
+}
+
 /// Solves `matrix * x = vector` for a positive definite matrix (Cholesky).
-fn solve(mut matrix: [[f64; LIVE]; LIVE], mut vector: [f64; LIVE]) -> [f64; LIVE] {
-    for row in 0..LIVE {
+fn solve(mut matrix: LiveMatrix, mut vector: LiveVector) -> LiveVector {
+    for row in 0..LIVE_SIGNALS {
         for column in 0..=row {
             let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
             let rest = matrix[row][column] - known;
-            // Rounding may eat what is left of a direction that the examples say nothing about.
+            // Rounding may leave nothing of a direction that the examples say nothing about.
             matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
         }
     }
-    for row in 0..LIVE {
+    for row in 0..LIVE_SIGNALS {
         let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
         vector[row] = (vector[row] - known) / matrix[row][row];
     }
-    for row in (0..LIVE).rev() {
-        let known: f64 = (row + 1..LIVE).map(|at| matrix[at][row] * vector[at]).sum();
+    for row in (0..LIVE_SIGNALS).rev() {
+        let known: f64 = (row + 1..LIVE_SIGNALS).map(|at| matrix[at][row] * vector[at]).sum();
         vector[row] = (vector[row] - known) / matrix[row][row];
     }
     vector
@@ -171,8 +186,13 @@ mod tests {
         let value = |at: u32| {
             f64::from(seed.wrapping_mul(747_796_405).wrapping_add(at.wrapping_mul(2_891_336_453)) >> 16) / 65_536.0 - 0.5
         };
-        let values =
-            |row: u32| std::array::from_fn(|at| if at < LIVE { value(row * 100 + u32::try_from(at).unwrap()) } else { 0.0 });
+        let values = |row: u32| {
+            let mut values = [0.0; SIGNALS];
+            for (at, signal) in (0..).zip(Signal::LIVE) {
+                values[signal as usize] = value(row * 100 + at);
+            }
+            values
+        };
         Example { values: (0..candidates).map(values).collect(), right: seed as usize % candidates as usize }
     }
 
@@ -185,21 +205,21 @@ mod tests {
     fn gradient_and_curvature_are_those_of_the_loss() {
         let example = example(7, 6);
         let logit = Logit::default();
-        let (gradient, curvature) = slope(&example, &logit.probabilities(&example.values));
+        let (gradient, curvature) = gradient_and_curvature(&example, &logit.probabilities(&example.values));
         let moved = |at: usize, by: f64| {
             let mut weights = logit.weights;
-            weights[at] += by;
+            weights[Signal::LIVE[at] as usize] += by;
             weights
         };
-        for at in 0..LIVE {
+        for at in 0..LIVE_SIGNALS {
             let difference = (loss(&example, moved(at, 1e-5)) - loss(&example, moved(at, -1e-5))) / 2e-5;
             assert!((gradient[at] - difference).abs() < 1e-8, "{at}: {} and {difference}", gradient[at]);
-            let slope_at = |by: f64| {
+            let gradient_at = |by: f64| {
                 let probabilities = Logit { weights: moved(at, by), ..Logit::default() }.probabilities(&example.values);
-                slope(&example, &probabilities).0
+                gradient_and_curvature(&example, &probabilities).0
             };
-            let (more, less) = (slope_at(1e-5), slope_at(-1e-5));
-            for other in 0..LIVE {
+            let (more, less) = (gradient_at(1e-5), gradient_at(-1e-5));
+            for other in 0..LIVE_SIGNALS {
                 let difference = (more[other] - less[other]) / 2e-5;
                 assert!((curvature[at][other] - difference).abs() < 1e-7, "{at}, {other}");
             }
@@ -207,17 +227,17 @@ mod tests {
     }
 
     #[test]
-    fn a_solution_solves() {
-        let mut matrix = [[0.0; LIVE]; LIVE];
-        let rows: Vec<Values> = example(3, 40).values;
-        for row in 0..LIVE {
-            for column in 0..LIVE {
+    fn a_solution_satisfies_the_equations() {
+        let mut matrix = [[0.0; LIVE_SIGNALS]; LIVE_SIGNALS];
+        let rows: Vec<LiveVector> = example(3, 40).values.iter().map(live_values).collect();
+        for row in 0..LIVE_SIGNALS {
+            for column in 0..LIVE_SIGNALS {
                 matrix[row][column] = rows.iter().map(|values| values[row] * values[column]).sum::<f64>() + flag(row == column);
             }
         }
-        let vector: [f64; LIVE] = std::array::from_fn(|at| rows[0][at]);
+        let vector = rows[0];
         let solved = solve(matrix, vector);
-        for row in 0..LIVE {
+        for row in 0..LIVE_SIGNALS {
             let product: f64 = matrix[row].iter().zip(&solved).map(|(a, x)| a * x).sum();
             assert!((product - vector[row]).abs() < 1e-10, "{row}");
         }

@@ -1,25 +1,27 @@
-//! Vectors at two bytes per number, for products with all of them at once: half of what there is to fetch, and fetching is what takes
-//! the time. A product is off by about 1e-5, and is made of whole numbers, so the order of its additions does not matter.
+//! Vectors packed into two bytes per number, for dot products with all of them at once. The time goes into fetching memory, and this
+//! halves it against `f32`. A product is off by about 1e-5, and is a sum of integers, so it does not depend on the order of
+//! additions.
 
 use std::sync::Arc;
 
 use crate::core::rank::rows::{Number, multiply};
 
-/// Rows that are copied together when one of them changes while a copy is held.
+/// Rows per chunk: all of them are copied when one changes while a clone shares the chunk.
 const CHUNK_ROWS: usize = 256;
-/// Sums side by side: what the widest registers hold of the numbers multiplied.
+/// Partial sums per product: as many as the widest registers hold.
 const LANES: usize = 32;
-/// What every vector is stretched to. No number is longer than its vector, so all fit two bytes; and no product, nor any part of one,
-/// is larger than the square of this, which fits four.
+/// The length every vector is scaled to. No component exceeds it, so all fit two bytes; no product, nor any part of one, exceeds its
+/// square, which fits four.
 const LENGTH: f32 = 32_000.0;
 
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     numbers: Vec<i16>,
-    /// By row: what a one stands for.
+    /// By row: the factor from integers back to the vector's own scale.
     units: Vec<f32>,
 }
 
+/// A matrix of packed vectors; clones share its chunks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackedRows {
     dim: usize,
@@ -32,8 +34,8 @@ impl PackedRows {
         Self { dim, len: 0, chunks: Vec::new() }
     }
 
-    /// Without a vector of the rows' length the row is zeros: its product with everything is 0. Rows before it that were never set
-    /// are zeros too.
+    /// Sets a row. Without a vector of the right length it becomes zeros, and its product with everything is 0. Rows before it that
+    /// were never set are zeros too.
     pub(super) fn set(&mut self, row: usize, vector: Option<&[f32]>) {
         while self.len <= row {
             self.push_empty();
@@ -41,7 +43,7 @@ impl PackedRows {
         let chunk = Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS]);
         let (at, from) = (row % CHUNK_ROWS, row % CHUNK_ROWS * self.dim);
         let numbers = &mut chunk.numbers[from..from + self.dim];
-        if let Some(packed) = vector.and_then(|vector| Packed::new(vector, self.dim)) {
+        if let Some(packed) = vector.and_then(|vector| PackedVector::new(vector, self.dim)) {
             numbers.copy_from_slice(&packed.numbers);
             chunk.units[at] = packed.unit;
         } else {
@@ -60,10 +62,10 @@ impl PackedRows {
         self.len += 1;
     }
 
-    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. O(rows * dim * vectors).
+    /// The dot product of every row with each of `vectors`; 0 for a vector of another length. O(rows * dim * vectors).
     pub(super) fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len]; vectors.len()];
-        let vectors: Vec<Option<Packed>> = vectors.iter().map(|vector| Packed::new(vector, self.dim)).collect();
+        let vectors: Vec<Option<PackedVector>> = vectors.iter().map(|vector| PackedVector::new(vector, self.dim)).collect();
         for (number, chunk) in self.chunks.iter().enumerate() {
             let from = number * CHUNK_ROWS;
             for (vector, products) in vectors.iter().zip(&mut products) {
@@ -79,29 +81,29 @@ impl PackedRows {
     }
 }
 
-struct Packed {
+struct PackedVector {
     numbers: Vec<i16>,
-    /// What a one stands for.
+    /// The factor from integers back to the vector's own scale.
     unit: f32,
 }
 
-impl Packed {
-    /// None if there is nothing to multiply: another number of dimensions, or zeros.
+impl PackedVector {
+    /// `None` for a vector of another length, or of zeros.
     fn new(vector: &[f32], dim: usize) -> Option<Self> {
         let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
         if vector.len() != dim || length == 0.0 {
             return None;
         }
-        // A half away from zero, and cut off: rounding that needs no call for each number.
+        // Adds a half away from zero and truncates: rounding without a function call per number.
         let nearest = |number: f32| number + 0.5_f32.copysign(number);
-        #[expect(clippy::cast_possible_truncation, reason = "at most LENGTH, and to be cut off")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most LENGTH, and truncation is wanted")]
         let numbers = vector.iter().map(|number| nearest(number / length * LENGTH) as i16).collect();
         Some(Self { numbers, unit: length / LENGTH })
     }
 }
 
 impl Number for i16 {
-    /// One plain sum takes a third longer.
+    /// [`LANES`] partial sums: a single sum takes a third longer.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
     #[expect(clippy::cast_precision_loss, reason = "24 bits of a product are more than its factors have")]
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_vector_has_no_product() {
+    fn a_row_without_a_vector_has_product_zero() {
         let mut rows = PackedRows::new(3);
         rows.set(2, Some(&[0.0, 2.0, 0.0]));
         let copy = rows.clone();

@@ -1,7 +1,8 @@
-//! How predictions fared: each served one is scored once, by what its execution did next.
+//! Scores of impressions: each served prediction is scored once, by what its execution did next.
 //!
-//! A prediction is open from when it was served until the next step of its execution ends, or the execution does; one whose execution
-//! had gone on by then is settled by what overtook it. One whose execution was closed or abandoned is not scored.
+//! An impression is open from its record until the next step of its execution ends, or the execution does. One whose execution had
+//! gone on before it was recorded is scored at once, by what happened since. One whose execution was closed or abandoned is not
+//! scored.
 
 use imbl::{OrdMap, Vector};
 
@@ -11,37 +12,37 @@ use crate::core::event::{FeedbackGiven, FeedbackTarget, Outcome, PredictionServe
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
 
-/// Served predictions kept, to score, judge and explain them; and scored ones, to say how they fared.
-pub const SERVED_KEPT: usize = 10_000;
+/// Impressions kept, for scoring, feedback and explanations; and scores kept, for the means. The oldest are dropped.
+pub const IMPRESSIONS_KEPT: usize = 10_000;
 pub const SCORED_KEPT: usize = 10_000;
-/// Outcomes kept per prediction.
+/// Outcomes kept per impression.
 const RANKED_KEPT: usize = 10;
 /// Bins of the calibration error.
 const BINS: usize = 10;
-/// No log-loss is larger than that of this probability: an unlisted outcome has no probability of its own.
-const LEAST: f64 = 1e-6;
+/// The smallest probability in the log-loss: an unlisted outcome has no probability of its own.
+const P_MIN: f64 = 1e-6;
 
-/// A prediction somebody was given.
+/// A prediction that was served, as recorded by `prediction.served`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Served {
+pub struct Impression {
     pub execution: Option<ExecutionId>,
     pub based_on_seq: Seq,
-    /// Calls that had ended when it was made.
+    /// The number of calls that had ended when it was made.
     pub calls: usize,
-    /// The first outcomes with their probabilities; `None` for what the state does not know.
+    /// The first outcomes with their probabilities; `None` for an outcome that the state does not know.
     pub ranked: Vec<(Option<Symbol>, f64)>,
 }
 
-/// What became of one.
+/// The score of one impression.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scored {
-    /// The record that settled it.
+pub struct ScoredImpression {
+    /// The record that it was scored by.
     pub seq: Seq,
-    /// Of the first outcome.
+    /// The probability of the first outcome.
     pub p: f64,
-    /// Where what happened stood, from 1; 0 if it was not listed.
+    /// The rank of what happened, from 1; 0 if it was not listed.
     pub rank: u32,
-    /// The probability of what happened; what the list left over if it was not in it.
+    /// The probability of what happened; if it was not listed, 1 minus the sum of the list.
     pub p_right: f64,
 }
 
@@ -50,7 +51,7 @@ pub(crate) const WINDOWS: [usize; 3] = [100, 1_000, 10_000];
 
 /// Means over scored predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct ScoreWindow {
     pub n: usize,
     pub hit1: f64,
     pub hit3: f64,
@@ -59,22 +60,24 @@ pub struct Window {
     pub calibration_error: f64,
 }
 
+/// `ImpressionScores` holds the impressions kept, which of them are open, and the latest scores.
 #[derive(Clone, Debug, Default)]
-pub struct Scores {
-    served: OrdMap<RecordId, Served>,
-    /// The keys of `served`, oldest first.
+pub struct ImpressionScores {
+    impressions: OrdMap<RecordId, Impression>,
+    /// The keys of `impressions`, oldest first.
     order: Vector<RecordId>,
-    /// The prediction each execution waits to settle.
+    /// By execution: the impression that its next step will score.
     open: OrdMap<ExecutionId, RecordId>,
-    scored: Vector<Scored>,
+    scored: Vector<ScoredImpression>,
     total: u64,
 }
 
-impl Scores {
-    /// A prediction was served. `symbol` knows outcomes; `calls` is where its execution stood, `None` if that is over.
-    pub fn serve(&mut self, event: &PredictionServed, calls: Option<usize>, symbol: impl Fn(&Outcome) -> Option<Symbol>) {
+impl ImpressionScores {
+    /// Adds an impression. `symbol` finds the symbol of an outcome; `calls` is how many calls of its execution had ended, `None` if
+    /// the execution is over.
+    pub fn add(&mut self, event: &PredictionServed, calls: Option<usize>, symbol: impl Fn(&Outcome) -> Option<Symbol>) {
         let first = event.ranked.iter().take(RANKED_KEPT);
-        let served = Served {
+        let impression = Impression {
             execution: event.execution.clone(),
             based_on_seq: event.based_on_seq,
             calls: calls.unwrap_or(0),
@@ -83,36 +86,37 @@ impl Scores {
         if let Some(execution) = event.execution.clone().filter(|_| calls.is_some()) {
             self.open.insert(execution, event.prediction);
         }
-        if self.served.insert(event.prediction, served).is_some() {
+        if self.impressions.insert(event.prediction, impression).is_some() {
             return;
         }
         self.order.push_back(event.prediction);
-        if self.order.len() > SERVED_KEPT {
-            let oldest = self.order.pop_front().expect("more than SERVED_KEPT");
-            let execution = self.served.remove(&oldest).and_then(|served| served.execution);
+        if self.order.len() > IMPRESSIONS_KEPT {
+            let oldest = self.order.pop_front().expect("more than IMPRESSIONS_KEPT");
+            let execution = self.impressions.remove(&oldest).and_then(|impression| impression.execution);
             if let Some(execution) = execution.filter(|execution| self.open.get(execution) == Some(&oldest)) {
                 self.open.remove(&execution);
             }
         }
     }
 
-    /// Whether any prediction waits to be settled: most executions have none, and need not be looked up.
-    pub fn is_waiting(&self) -> bool {
+    /// Whether any impression is open: mostly none is, and executions need not be looked up.
+    pub fn has_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The execution went on with `outcome`, `None` if that is something the state does not know. Tells `thresholds` how the first
-    /// outcome of the open prediction fared.
-    pub fn settle(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, seq: Seq, thresholds: &mut Thresholds) {
-        let Some(served) = self.open.remove(execution).and_then(|prediction| self.served.get(&prediction)) else { return };
-        let Some((first, p)) = served.ranked.first().copied() else { return };
-        let at = outcome.and_then(|outcome| served.ranked.iter().position(|(listed, _)| *listed == Some(outcome)));
-        let left = 1.0 - served.ranked.iter().map(|(_, p)| p).sum::<f64>();
-        let scored = Scored {
+    /// Scores the open impression of an execution that went on with `outcome`; `None` if the state does not know it. Updates
+    /// `thresholds` for the first outcome of the impression.
+    pub fn score(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, seq: Seq, thresholds: &mut Thresholds) {
+        let Some(prediction) = self.open.remove(execution) else { return };
+        let Some(impression) = self.impressions.get(&prediction) else { return };
+        let Some((first, p)) = impression.ranked.first().copied() else { return };
+        let at = outcome.and_then(|outcome| impression.ranked.iter().position(|(listed, _)| *listed == Some(outcome)));
+        let left = 1.0 - impression.ranked.iter().map(|(_, p)| p).sum::<f64>();
+        let scored = ScoredImpression {
             seq,
             p,
             rank: at.map_or(0, |at| u32::try_from(at + 1).expect("at most RANKED_KEPT")),
-            p_right: at.map_or(left, |at| served.ranked[at].1).max(LEAST),
+            p_right: at.map_or(left, |at| impression.ranked[at].1).max(P_MIN),
         };
         if let Some(first) = first {
             thresholds.observe(first, scored.rank == 1);
@@ -124,15 +128,16 @@ impl Scores {
         }
     }
 
-    /// The execution is over and nothing more will be known about it.
-    pub fn abandon(&mut self, execution: &ExecutionId) {
+    /// Drops the open impression of an execution that is over without being scored.
+    pub fn discard_open(&mut self, execution: &ExecutionId) {
         self.open.remove(execution);
     }
 
-    /// Somebody judged a prediction. That it was ignored says no more than what happens next will.
-    pub fn judge(&self, feedback: &FeedbackGiven, thresholds: &mut Thresholds) {
+    /// Updates `thresholds` by feedback on an impression. `Ignored` changes nothing: what happens next says as much.
+    pub fn apply_feedback(&self, feedback: &FeedbackGiven, thresholds: &mut Thresholds) {
         let FeedbackTarget::Prediction(prediction) = feedback.target else { return };
-        let first = self.served.get(&prediction).and_then(|served| served.ranked.first()).and_then(|(first, _)| *first);
+        let first =
+            self.impressions.get(&prediction).and_then(|impression| impression.ranked.first()).and_then(|(first, _)| *first);
         if let Some(first) = first {
             match feedback.verdict {
                 Verdict::Accepted => thresholds.observe(first, true),
@@ -142,48 +147,49 @@ impl Scores {
         }
     }
 
-    pub fn served(&self, prediction: RecordId) -> Option<&Served> {
-        self.served.get(&prediction)
+    /// The impression with this id, while it is kept.
+    pub fn impression(&self, prediction: RecordId) -> Option<&Impression> {
+        self.impressions.get(&prediction)
     }
 
-    /// How many were scored, ever.
-    /// The predictions kept, the oldest first.
-    pub fn all_served(&self) -> impl ExactSizeIterator<Item = (RecordId, &Served)> {
-        self.order.iter().map(|prediction| (*prediction, &self.served[prediction]))
+    /// The impressions kept, the oldest first.
+    pub fn impressions(&self) -> impl ExactSizeIterator<Item = (RecordId, &Impression)> {
+        self.order.iter().map(|prediction| (*prediction, &self.impressions[prediction]))
     }
 
-    /// The prediction that the next step of each execution will score.
+    /// By execution, the impression that its next step will score.
     pub fn open(&self) -> impl ExactSizeIterator<Item = (&ExecutionId, RecordId)> {
         self.open.iter().map(|(execution, prediction)| (execution, *prediction))
     }
 
     /// The scores kept, the oldest first.
-    pub fn all_scored(&self) -> impl ExactSizeIterator<Item = &Scored> {
+    pub fn scored(&self) -> impl ExactSizeIterator<Item = &ScoredImpression> {
         self.scored.iter()
     }
 
-    /// From what [`Self::all_served`], [`Self::open`], [`Self::all_scored`] and [`Self::total`] give.
+    /// Restores what [`Self::impressions`], [`Self::open`], [`Self::scored`] and [`Self::total`] gave.
     pub fn from_rows(
-        served: Vec<(RecordId, Served)>,
+        impressions: Vec<(RecordId, Impression)>,
         open: impl IntoIterator<Item = (ExecutionId, RecordId)>,
-        scored: impl IntoIterator<Item = Scored>,
+        scored: impl IntoIterator<Item = ScoredImpression>,
         total: u64,
     ) -> Self {
-        let order = served.iter().map(|(prediction, _)| *prediction).collect();
+        let order = impressions.iter().map(|(prediction, _)| *prediction).collect();
         let (open, scored) = (open.into_iter().collect(), scored.into_iter().collect());
-        Self { served: served.into_iter().collect(), order, open, scored, total }
+        Self { impressions: impressions.into_iter().collect(), order, open, scored, total }
     }
 
+    /// The number of impressions scored, ever.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The means over the `last` scored predictions, or as many as there are.
+    /// The means over the `last` scores, or as many as are kept.
     #[expect(clippy::cast_precision_loss, reason = "at most SCORED_KEPT")]
-    pub fn window(&self, last: usize) -> Window {
+    pub fn window(&self, last: usize) -> ScoreWindow {
         let skipped = self.scored.len().saturating_sub(last);
         let n = self.scored.len() - skipped;
-        let mut window = Window { n, ..Window::default() };
+        let mut window = ScoreWindow { n, ..ScoreWindow::default() };
         let mut bins = [0.0; BINS];
         for scored in self.scored.iter().skip(skipped) {
             let flag = |holds: bool| f64::from(u8::from(holds));
@@ -202,17 +208,17 @@ impl Scores {
     }
 }
 
-impl Digestible for Scores {
+impl Digestible for ImpressionScores {
     fn digest(&self, writer: &mut Writer) {
         writer.len(self.order.len());
         for prediction in &self.order {
             writer.u128(prediction.to_bits());
-            let served = &self.served[prediction];
-            writer.optional(served.execution.as_ref(), |writer, execution| {
+            let impression = &self.impressions[prediction];
+            writer.optional(impression.execution.as_ref(), |writer, execution| {
                 writer.text(execution.as_str());
             });
-            writer.u64(served.based_on_seq.0).len(served.calls).len(served.ranked.len());
-            for (symbol, p) in &served.ranked {
+            writer.u64(impression.based_on_seq.0).len(impression.calls).len(impression.ranked.len());
+            for (symbol, p) in &impression.ranked {
                 writer.optional(*symbol, |writer, symbol| {
                     writer.u32(symbol.to_bits());
                 });
@@ -272,16 +278,16 @@ mod tests {
 
     #[test]
     fn a_prediction_is_scored_once_by_what_came_next() {
-        let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
+        let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
         let (a, b) = (Symbol::call(Node::tool(0)), Symbol::call(Node::tool(1)));
         let three = [(Some("s:a"), 0.6), (None, 0.25), (Some("s:x"), 0.05)];
         for (number, name, outcome) in [(1, "e1", Some(a)), (2, "e2", Some(Symbol::END)), (3, "e3", Some(b)), (4, "e4", None)] {
-            scores.serve(&served(number, name, &three), Some(1), symbol);
-            scores.settle(&execution(name), outcome, Seq(7), &mut thresholds);
-            scores.settle(&execution(name), Some(a), Seq(8), &mut thresholds);
+            scores.add(&served(number, name, &three), Some(1), symbol);
+            scores.score(&execution(name), outcome, Seq(7), &mut thresholds);
+            scores.score(&execution(name), Some(a), Seq(8), &mut thresholds);
         }
         assert_eq!(scores.total(), 4);
-        let Window { n, hit1, hit3, log_loss, calibration_error } = scores.window(100);
+        let ScoreWindow { n, hit1, hit3, log_loss, calibration_error } = scores.window(100);
         assert_eq!((n, hit1, hit3), (4, 0.25, 0.5));
         let expected = -(0.6_f64.ln() + 0.25_f64.ln() + 2.0 * 0.1_f64.ln()) / 4.0;
         assert!((log_loss - expected).abs() < 1e-9 && (calibration_error - 0.35).abs() < 1e-9);
@@ -292,38 +298,38 @@ mod tests {
 
     #[test]
     fn what_came_too_late_or_was_abandoned_is_not_scored() {
-        let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
-        scores.serve(&served(1, "e1", &[(Some("s:a"), 0.9)]), None, symbol);
-        assert!(!scores.is_waiting());
-        scores.serve(&served(2, "e2", &[(Some("s:a"), 0.9)]), Some(0), symbol);
-        scores.abandon(&execution("e2"));
+        let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
+        scores.add(&served(1, "e1", &[(Some("s:a"), 0.9)]), None, symbol);
+        assert!(!scores.has_open());
+        scores.add(&served(2, "e2", &[(Some("s:a"), 0.9)]), Some(0), symbol);
+        scores.discard_open(&execution("e2"));
         for name in ["e1", "e2"] {
-            scores.settle(&execution(name), Some(Symbol::END), Seq(7), &mut thresholds);
+            scores.score(&execution(name), Some(Symbol::END), Seq(7), &mut thresholds);
         }
-        assert_eq!((scores.total(), scores.window(10)), (0, Window::default()));
+        assert_eq!((scores.total(), scores.window(10)), (0, ScoreWindow::default()));
     }
 
     #[test]
     fn feedback_moves_the_threshold_of_what_was_predicted() {
-        let (mut scores, mut thresholds) = (Scores::default(), Thresholds::default());
-        scores.serve(&served(1, "e1", &[(Some("s:a"), 0.9)]), Some(0), symbol);
+        let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
+        scores.add(&served(1, "e1", &[(Some("s:a"), 0.9)]), Some(0), symbol);
         for verdict in [Verdict::Accepted, Verdict::Rejected, Verdict::Ignored] {
             let feedback = FeedbackGiven { target: FeedbackTarget::Prediction(id(1)), verdict };
-            scores.judge(&feedback, &mut thresholds);
+            scores.apply_feedback(&feedback, &mut thresholds);
         }
         let unknown = FeedbackGiven { target: FeedbackTarget::Prediction(id(9)), verdict: Verdict::Accepted };
-        scores.judge(&unknown, &mut thresholds);
+        scores.apply_feedback(&unknown, &mut thresholds);
         let posterior = thresholds.posterior(Symbol::call(Node::tool(0)));
         assert!((posterior.alpha - 1.99).abs() < 1e-12 && (posterior.beta - 2.0).abs() < 1e-12, "{posterior:?}");
     }
 
     #[test]
     fn served_predictions_are_bounded_and_the_oldest_go_first() {
-        let mut scores = Scores::default();
-        for number in 0..=SERVED_KEPT as u128 {
-            scores.serve(&served(number, &format!("e{number}"), &[(None, 1.0)]), Some(0), symbol);
+        let mut scores = ImpressionScores::default();
+        for number in 0..=IMPRESSIONS_KEPT as u128 {
+            scores.add(&served(number, &format!("e{number}"), &[(None, 1.0)]), Some(0), symbol);
         }
-        assert!(scores.served(id(0)).is_none() && scores.served(id(1)).is_some());
-        assert_eq!(scores.open.len(), SERVED_KEPT);
+        assert!(scores.impression(id(0)).is_none() && scores.impression(id(1)).is_some());
+        assert_eq!(scores.open.len(), IMPRESSIONS_KEPT);
     }
 }

@@ -1,4 +1,5 @@
-//! What speaks for an outcome, one number per signal. A score is the sum of weights times values; the weights are learnt (`logit`).
+//! The signals of a candidate: one number each, and their table. The score of a candidate is the sum of weights times values; the
+//! weights are learnt (`logit`).
 
 use super::candidates::Candidate;
 use super::chances::{Chance, Chances};
@@ -6,52 +7,53 @@ use super::evidence::Evidence;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 
-/// All signals, and how many of them have values today: the others are places for parts that are measured or trained apart.
+/// The number of signals, live and reserved. Weights are stored and digested in the order of [`Signal::ALL`].
 pub const SIGNALS: usize = 24;
-pub const LIVE: usize = 17;
+/// The number of live signals: the rows and columns of the curvature.
+pub const LIVE_SIGNALS: usize = count_live();
 
-/// Below this share a vote says no more than none.
+/// Added to a vote before the logarithm: a smaller share says no more than none.
 const VOTE_MIN: f64 = 0.02;
 
+/// The values of one candidate, in the order of [`Signal::ALL`].
 pub type Values = [f64; SIGNALS];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Logarithm of the smoothed chance after the last call.
+    /// Logarithm of the smoothed probability after the last call.
     Transition,
-    /// What the call before the last adds to it.
+    /// Logarithm of the factor by which the call before the last changes that probability.
     TransitionTwo,
-    /// Logarithm of the chance whatever went before.
+    /// Logarithm of the probability regardless of the calls so far.
     Popularity,
-    /// What past intents near this one add: what they did after the same call.
+    /// Logarithm of the factor by which near past intents change the probability: what they called after the same call.
     MemoryNext,
-    /// What the very nearest of them add to that.
+    /// Logarithm of the factor by which the very nearest of them change it further.
     MemoryNearest,
-    /// Logarithm of the share of past intents near this one that used it at all.
+    /// Logarithm of the share of near past intents that used it at all.
     Memory,
     /// Cosine of the whole intent and the tool's text.
     Intent,
-    /// The same for the clause that fits best.
+    /// Cosine of the best fitting clause and the tool's text.
     Clause,
-    /// How much better it fits some clause than what was called already does.
+    /// How much better the tool fits some clause than the tools already called do.
     Uncovered,
-    /// Whether its clause is the one after that of the last call; at the start, the first one.
+    /// 1 if its clause follows that of the last call; at the start, if its clause is the first.
     ClauseNext,
-    /// Whether its clause comes before that of the last call.
+    /// 1 if its clause comes before that of the last call.
     ClauseBack,
-    /// Whether it was called already.
+    /// 1 if it was called already.
     Used,
     /// 1 for the end.
     Done,
-    /// For the end: the logarithm of how many calls there were.
+    /// For the end: the logarithm of 1 plus the number of calls so far.
     Position,
-    /// For the end: what past intents near this one used and this run did not yet.
+    /// For the end: the votes for tools that near past intents used and this run has not called yet.
     Left,
-    /// Logarithm of how often it works.
+    /// Logarithm of the share of its calls that succeeded.
     Reliability,
-    /// Share of the capabilities of past intents near this one that the calls so far are part of and it is part of, too (S3 3.2).
+    /// Votes for the capabilities of near past intents that share members with the calls so far and contain it (S3 3.2).
     Strategic,
-    // No values yet.
     Community,
     AdamicAdar,
     PageRank,
@@ -61,124 +63,134 @@ pub enum Signal {
     Hyperpath,
 }
 
-impl Signal {
-    pub const ALL: [Self; SIGNALS] = [
-        Self::Transition,
-        Self::TransitionTwo,
-        Self::Popularity,
-        Self::MemoryNext,
-        Self::MemoryNearest,
-        Self::Memory,
-        Self::Intent,
-        Self::Clause,
-        Self::Uncovered,
-        Self::ClauseNext,
-        Self::ClauseBack,
-        Self::Used,
-        Self::Done,
-        Self::Position,
-        Self::Left,
-        Self::Reliability,
-        Self::Strategic,
-        Self::Community,
-        Self::AdamicAdar,
-        Self::PageRank,
-        Self::IntentHead,
-        Self::Recurrent,
-        Self::TargetMass,
-        Self::Hyperpath,
-    ];
+/// The fixed properties of one signal.
+struct Spec {
+    signal: Signal,
+    /// As in answers and snapshots.
+    name: &'static str,
+    /// The weight before anything was learnt.
+    prior: f64,
+    /// Whether [`SignalInputs::values`] computes it and the logit learns its weight. A reserved signal has value 0 and keeps its
+    /// prior.
+    live: bool,
+}
 
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Transition => "transition",
-            Self::TransitionTwo => "transition_two",
-            Self::Popularity => "popularity",
-            Self::MemoryNext => "memory_next",
-            Self::MemoryNearest => "memory_nearest",
-            Self::Memory => "memory",
-            Self::Intent => "intent",
-            Self::Clause => "clause",
-            Self::Uncovered => "uncovered",
-            Self::ClauseNext => "clause_next",
-            Self::ClauseBack => "clause_back",
-            Self::Used => "used",
-            Self::Done => "done",
-            Self::Position => "position",
-            Self::Left => "left",
-            Self::Reliability => "reliability",
-            Self::Strategic => "strategic",
-            Self::Community => "community",
-            Self::AdamicAdar => "adamic_adar",
-            Self::PageRank => "pagerank",
-            Self::IntentHead => "intent_head",
-            Self::Recurrent => "recurrent",
-            Self::TargetMass => "target_mass",
-            Self::Hyperpath => "hyperpath",
-        }
+impl Spec {
+    const fn live(signal: Signal, name: &'static str, prior: f64) -> Self {
+        Self { signal, name, prior, live: true }
     }
 
-    /// What is believed before anything was seen: what followed before follows again, what reads like the intent is meant, and
-    /// nothing is called twice.
-    pub const fn prior(self) -> f64 {
-        match self {
-            Self::Transition => 0.6,
-            Self::TransitionTwo => 0.7,
-            Self::Popularity => -0.3,
-            Self::MemoryNext => 0.3,
-            Self::MemoryNearest => 0.2,
-            Self::ClauseBack => -0.2,
-            Self::Memory => 0.9,
-            Self::Intent | Self::Position => 1.5,
-            Self::Clause => 2.0,
-            Self::Uncovered => 2.5,
-            Self::ClauseNext => 0.4,
-            Self::Used => -2.0,
-            Self::Done => -0.8,
-            Self::Left => -0.6,
-            Self::Reliability => 1.0,
-            Self::Strategic
-            | Self::Community
-            | Self::AdamicAdar
-            | Self::PageRank
-            | Self::IntentHead
-            | Self::Recurrent
-            | Self::TargetMass
-            | Self::Hyperpath => 0.0,
-        }
+    const fn reserved(signal: Signal, name: &'static str) -> Self {
+        Self { signal, name, prior: 0.0, live: false }
     }
 }
 
-/// What is the same for all candidates of one place in a run.
-pub struct Scene<'a> {
+/// One row per signal, in the order of the variants. The priors say: what followed before follows again, what reads like the intent
+/// is meant, and nothing is called twice. A reserved signal may become live at any position: the flag decides.
+const SPECS: [Spec; SIGNALS] = [
+    Spec::live(Signal::Transition, "transition", 0.6),
+    Spec::live(Signal::TransitionTwo, "transition_two", 0.7),
+    Spec::live(Signal::Popularity, "popularity", -0.3),
+    Spec::live(Signal::MemoryNext, "memory_next", 0.3),
+    Spec::live(Signal::MemoryNearest, "memory_nearest", 0.2),
+    Spec::live(Signal::Memory, "memory", 0.9),
+    Spec::live(Signal::Intent, "intent", 1.5),
+    Spec::live(Signal::Clause, "clause", 2.0),
+    Spec::live(Signal::Uncovered, "uncovered", 2.5),
+    Spec::live(Signal::ClauseNext, "clause_next", 0.4),
+    Spec::live(Signal::ClauseBack, "clause_back", -0.2),
+    Spec::live(Signal::Used, "used", -2.0),
+    Spec::live(Signal::Done, "done", -0.8),
+    Spec::live(Signal::Position, "position", 1.5),
+    Spec::live(Signal::Left, "left", -0.6),
+    Spec::live(Signal::Reliability, "reliability", 1.0),
+    Spec::live(Signal::Strategic, "strategic", 0.0),
+    Spec::reserved(Signal::Community, "community"),
+    Spec::reserved(Signal::AdamicAdar, "adamic_adar"),
+    Spec::reserved(Signal::PageRank, "pagerank"),
+    Spec::reserved(Signal::IntentHead, "intent_head"),
+    Spec::reserved(Signal::Recurrent, "recurrent"),
+    Spec::reserved(Signal::TargetMass, "target_mass"),
+    Spec::reserved(Signal::Hyperpath, "hyperpath"),
+];
+
+const fn count_live() -> usize {
+    let (mut at, mut live) = (0, 0);
+    while at < SIGNALS {
+        assert!(SPECS[at].signal as usize == at, "SPECS has the order of the variants");
+        live += SPECS[at].live as usize;
+        at += 1;
+    }
+    live
+}
+
+impl Signal {
+    /// All signals, in the order of their weights.
+    pub const ALL: [Self; SIGNALS] = {
+        let mut all = [Self::Transition; SIGNALS];
+        let mut at = 0;
+        while at < SIGNALS {
+            all[at] = SPECS[at].signal;
+            at += 1;
+        }
+        all
+    };
+
+    /// The live signals, in the order of [`Self::ALL`]: that of the rows and columns of the curvature.
+    pub const LIVE: [Self; LIVE_SIGNALS] = {
+        let mut live = [Self::Transition; LIVE_SIGNALS];
+        let (mut at, mut next) = (0, 0);
+        while at < SIGNALS {
+            if SPECS[at].live {
+                live[next] = SPECS[at].signal;
+                next += 1;
+            }
+            at += 1;
+        }
+        live
+    };
+
+    pub const fn name(self) -> &'static str {
+        SPECS[self as usize].name
+    }
+
+    pub const fn prior(self) -> f64 {
+        SPECS[self as usize].prior
+    }
+}
+
+/// `SignalInputs` holds what the signals of all candidates for one step are computed from.
+pub struct SignalInputs<'a> {
     state: &'a State,
     evidence: &'a Evidence,
     chances: &'a Chances<'a>,
-    /// How well each clause is answered by what was called already.
+    /// By clause: its similarity with the best fitting tool called already.
     covered: Vec<f64>,
     /// The clause of the last call.
     clause: Option<usize>,
-    /// By capability of the near past that the calls so far are part of: the weight of its overlap.
+    /// The members of each capability voted for that shares some with the calls so far, and the weight of that overlap.
     strategic: Vec<(&'a [Node], f64)>,
-    left: f64,
+    /// Votes for tools not called yet.
+    remaining: f64,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> SignalInputs<'a> {
     pub fn new(state: &'a State, evidence: &'a Evidence, chances: &'a Chances<'a>) -> Self {
         let context = chances.context();
         let called: Vec<u32> = context.iter().copied().flatten().filter_map(position).collect();
-        let best = |clause: usize| called.iter().map(|tool| evidence.clause(clause, *tool)).fold(0.0, f64::max);
+        let best = |clause: usize| called.iter().map(|tool| evidence.clause_similarity(clause, *tool)).fold(0.0, f64::max);
         Self {
             state,
             evidence,
             chances,
-            covered: (0..evidence.clauses()).map(best).collect(),
+            covered: (0..evidence.clause_count()).map(best).collect(),
             clause: called.last().and_then(|tool| evidence.best_clause(*tool)).map(|(clause, _)| clause),
             strategic: strategic(state, evidence, context),
-            left: evidence.left(context),
+            remaining: evidence.remaining_votes(context),
         }
     }
 
+    /// The values of all signals; 0 where a signal is reserved or does not apply.
     pub fn values(&self, candidate: Candidate) -> Values {
         let Chance { any, last, two, near, nearest } = self.chances.chance(candidate);
         let mut values = [0.0; SIGNALS];
@@ -192,30 +204,30 @@ impl<'a> Scene<'a> {
             Candidate::Done => {
                 set(Signal::Done, 1.0);
                 set(Signal::Position, libm::log1p(real(self.chances.context().len())));
-                set(Signal::Left, self.left);
+                set(Signal::Left, self.remaining);
             }
-            Candidate::Call(node) => self.of_call(node, set),
+            Candidate::Call(node) => self.set_call_values(node, set),
         }
         values
     }
 
-    fn of_call(&self, node: Node, mut set: impl FnMut(Signal, f64)) {
+    fn set_call_values(&self, node: Node, mut set: impl FnMut(Signal, f64)) {
         set(Signal::Memory, libm::log(self.evidence.vote(node) + VOTE_MIN));
         set(Signal::Used, flag(self.chances.context().contains(&Some(node))));
         set(Signal::Reliability, libm::log(self.reliability(node)));
         let shares = self.strategic.iter().filter(|(members, _)| members.binary_search(&node).is_ok());
         set(Signal::Strategic, shares.map(|(_, share)| share).sum());
         let Some(tool) = position(node) else { return };
-        set(Signal::Intent, self.evidence.whole(tool));
+        set(Signal::Intent, self.evidence.intent_similarity(tool));
         let Some((clause, fit)) = self.evidence.best_clause(tool) else { return };
         set(Signal::Clause, fit);
-        let more = |clause: usize| self.evidence.clause(clause, tool) - self.covered[clause];
+        let more = |clause: usize| self.evidence.clause_similarity(clause, tool) - self.covered[clause];
         set(Signal::Uncovered, (0..self.covered.len()).map(more).fold(f64::MIN, f64::max));
         set(Signal::ClauseNext, flag(self.clause.map_or(clause == 0, |last| clause == last + 1)));
         set(Signal::ClauseBack, flag(self.clause.is_some_and(|last| clause < last)));
     }
 
-    /// As if it had worked twice more than it did, so that what was never tried is not distrusted.
+    /// The success rate with two successes added, so that a callee never tried is not distrusted.
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     fn reliability(&self, node: Node) -> f64 {
         let (successes, calls) = match node.kind() {
@@ -229,7 +241,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Overlap of a capability's members with the calls so far, weighed by its share of the votes.
+/// The capabilities voted for that share members with the calls so far: members, and their share called times the vote.
 fn strategic<'a>(state: &'a State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(&'a [Node], f64)> {
     let mut matching = Vec::new();
     for (node, vote) in evidence.votes() {
@@ -257,4 +269,18 @@ fn flag(holds: bool) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
 fn real(count: usize) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_signals_are_those_flagged_in_the_order_of_all() {
+        let flagged: Vec<Signal> = SPECS.iter().filter(|spec| spec.live).map(|spec| spec.signal).collect();
+        assert_eq!(Signal::LIVE.as_slice(), flagged);
+        assert_eq!(LIVE_SIGNALS, 17, "the digest of every state covers a curvature of this size");
+        let names: std::collections::BTreeSet<&str> = Signal::ALL.into_iter().map(Signal::name).collect();
+        assert_eq!(names.len(), SIGNALS, "snapshots store signals by name");
+    }
 }

@@ -1,4 +1,4 @@
-//! Strategic discovery: which capabilities somebody seems to be in the middle of (S3 3.2).
+//! Strategic discovery: the capabilities that the calls so far are part of (S3 3.2).
 //!
 //! score = overlap * (1 + boost): overlap is the share of the capability's tools among the calls so far; boost is 0.5 if the
 //! capability is in the active cluster, else 0.25 times the share of its tools in it. The active cluster is the community that most
@@ -22,11 +22,12 @@ pub struct Underway {
     pub score: f64,
     pub overlap: f64,
     pub boost: f64,
-    /// What it calls and nobody called yet, in node order.
+    /// Its members not called yet, in node order.
     pub missing: Vec<Node>,
 }
 
-/// The best first, at most `limit`; ties by id. A capability of which nothing is missing is behind us and is left out.
+/// Returns the capabilities under way, the best first, at most `limit`; ties by id. Capabilities with all members called are left
+/// out.
 pub fn underway(state: &State, measures: &Measures, context: &[Callee], limit: usize) -> Vec<Underway> {
     let called: Vec<Node> = context.iter().filter_map(|callee| state.find(callee)).collect();
     let active = active_cluster(measures, &called);
@@ -43,13 +44,13 @@ pub fn underway(state: &State, measures: &Measures, context: &[Callee], limit: u
         let boost = boost(measures, active, node, &capability.members);
         found.push(Underway { capability: node, score: overlap * (1.0 + boost), overlap, boost, missing });
     }
-    // Stable, and they come in the order of the ids.
+    // A stable sort: positions are in the order of the ids.
     found.sort_by(|a, b| b.score.total_cmp(&a.score));
     found.truncate(limit);
     found
 }
 
-/// The community of most of the calls; of equals the one with the smallest node.
+/// The community that most of the calls belong to; of equals the one with the smallest node.
 fn active_cluster(measures: &Measures, called: &[Node]) -> Option<Node> {
     let mut counts: BTreeMap<Node, usize> = BTreeMap::new();
     for community in called.iter().filter_map(|node| measures.community(*node)) {

@@ -1,8 +1,8 @@
-//! When to speak up: an outcome is emitted if its probability reaches a threshold, which Thompson sampling moves per tool
-//! (S3 4.1, ALGORITHMS 12).
+//! Emission thresholds: a prediction is emitted if the probability of its first outcome reaches a threshold, which Thompson sampling
+//! moves per outcome (S3 4.1, ALGORITHMS 12).
 //!
-//! threshold = risk + mode + 0.15 * (0.75 - sample), kept within 0.40..0.95. The sample is drawn from the Beta distribution of how
-//! predictions of that tool fared, by a generator seeded with the record that made somebody ask: the same question about the same
+//! threshold = risk + mode + 0.15 * (0.75 - sample), kept within 0.40..0.95. The sample is drawn from the Beta posterior of whether
+//! predictions of that outcome were right, by a generator seeded with the record that caused the query: the same query on the same
 //! state draws the same sample.
 
 use imbl::OrdMap;
@@ -23,18 +23,18 @@ const SWING: f64 = 0.15;
 const SAMPLE_EXPECTED: f64 = 0.75;
 const THRESHOLD_MIN: f64 = 0.40;
 const THRESHOLD_MAX: f64 = 0.95;
-/// What an observation keeps of its weight with each one that follows.
+/// The factor by which each new observation reduces the weight of all earlier ones.
 const DECAY: f64 = 0.99;
 
-/// Why somebody asks.
+/// Why a prediction is made; the more is at stake, the higher the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// An agent asked.
+    /// An agent asked for it.
     Asked,
-    /// A stream that somebody listens to.
+    /// It is streamed to subscribers.
     #[default]
     Passive,
-    /// To run it before anybody asks.
+    /// The call is to be run before an agent asks.
     Speculation,
 }
 
@@ -54,7 +54,7 @@ impl Decision {
     }
 }
 
-/// How predictions of one outcome fared: a Beta distribution, Beta(1, 1) before anything was seen.
+/// The Beta posterior of whether predictions of one outcome are right; Beta(1, 1) before any observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Posterior {
     pub alpha: f64,
@@ -68,54 +68,55 @@ impl Default for Posterior {
 }
 
 impl Posterior {
-    /// What was observed fades; what was believed before does not, so nothing is ever certain.
+    /// Adds an observation. Earlier observations fade, the prior does not, so no posterior becomes certain.
     fn observe(&mut self, success: bool) {
         self.alpha = 1.0 + DECAY * (self.alpha - 1.0) + f64::from(u8::from(success));
         self.beta = 1.0 + DECAY * (self.beta - 1.0) + f64::from(u8::from(!success));
     }
 }
 
-/// By the symbol of the outcome.
+/// `Thresholds` holds the posteriors, by the symbol of the outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Thresholds {
     posteriors: OrdMap<Symbol, Posterior>,
 }
 
 impl Thresholds {
-    /// A prediction of `outcome` was right, or was not.
+    /// Records whether a prediction of `outcome` was right.
     pub fn observe(&mut self, outcome: Symbol, success: bool) {
         self.posteriors.entry(outcome).or_default().observe(success);
     }
 
+    /// The posterior of an outcome; the prior if it was never observed.
     pub fn posterior(&self, outcome: Symbol) -> Posterior {
         self.posteriors.get(&outcome).copied().unwrap_or_default()
     }
 
-    /// From what [`Self::iter`] gives.
+    /// Restores what [`Self::iter`] gave.
     pub fn from_rows(rows: impl IntoIterator<Item = (Symbol, Posterior)>) -> Self {
         Self { posteriors: rows.into_iter().collect() }
     }
 
-    /// What the probability of `outcome` must reach.
+    /// The probability that `outcome` must reach to be emitted.
     pub fn threshold(&self, state: &State, outcome: Symbol, mode: Mode, seed: RecordId) -> f64 {
         let mode = match mode {
             Mode::Asked => MODE_ASKED,
             Mode::Passive => MODE_PASSIVE,
             Mode::Speculation => MODE_SPECULATION,
         };
-        // To say that the work is done changes nothing.
+        // Predicting the end changes nothing in the world.
         let risk = outcome.node().map_or(RISK_READ_ONLY, |node| risk(state, node));
         let sample = Generator::new(seed, outcome).beta(self.posterior(outcome));
         (risk + mode + SWING * (SAMPLE_EXPECTED - sample)).clamp(THRESHOLD_MIN, THRESHOLD_MAX)
     }
 
-    /// Every outcome that was judged, in the order of the symbols.
+    /// Every outcome with observations, in the order of the symbols.
     pub fn iter(&self) -> impl Iterator<Item = (Symbol, Posterior)> {
         self.posteriors.iter().map(|(symbol, posterior)| (*symbol, *posterior))
     }
 }
 
-/// By what the tool's server says about it.
+/// The base threshold of a callee, by the annotations that the tool's server gave.
 fn risk(state: &State, node: Node) -> f64 {
     let NodeKind::Tool(position) = node.kind() else { return RISK_DEFAULT };
     let registration = state.tools.at(position).registration.as_ref();
@@ -135,7 +136,7 @@ impl Digestible for Thresholds {
     }
 }
 
-/// Numbers that follow from a record and an outcome.
+/// A pseudorandom generator seeded with a record and an outcome.
 struct Generator(u64);
 
 impl Generator {
@@ -145,20 +146,20 @@ impl Generator {
         Self(mix(bits as u64) ^ mix((bits >> 64) as u64).rotate_left(32) ^ mix(u64::from(outcome.to_bits())))
     }
 
-    /// Between 0 and 1, neither of them.
+    /// Uniform in (0, 1), both ends excluded.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
         ((mix(self.0) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    /// Box and Muller.
+    /// Standard normal (Box and Muller).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * libm::log(self.uniform())).sqrt();
         radius * libm::cos(std::f64::consts::TAU * self.uniform())
     }
 
-    /// Marsaglia and Tsang (2000), for shapes of at least 1.
+    /// Gamma with scale 1 (Marsaglia and Tsang, 2000), for shapes of at least 1.
     fn gamma(&mut self, shape: f64) -> f64 {
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_right_is_said_sooner_and_what_was_wrong_later() {
+    fn right_predictions_lower_the_threshold_and_wrong_ones_raise_it() {
         let state = state(&[ToolAnnotations::default()]);
         let outcome = Symbol::call(Node::tool(0));
         let after = |success: bool| {

@@ -99,7 +99,7 @@ impl Documents {
         if before.is_some_and(|before| before.has_vector) {
             self.vectors.clear(slot as usize);
         }
-        *known = text.map(|text| Text { hash: TextHash::of(&text), content: text.into(), has_vector: false });
+        *known = text.map(|text| Text { hash: TextHash::compute(&text), content: text.into(), has_vector: false });
     }
 
     fn fill(&mut self, state: &State) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::documents::Documents;
 use super::rows::Rows;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::memory::Remembered;
+use crate::core::memory::PastIntent;
 use crate::core::state::State;
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
@@ -32,7 +32,7 @@ const FAILED_RUN: f32 = 0.5;
 /// One past intent and how it votes.
 #[derive(Clone, Debug)]
 struct Past {
-    remembered: Arc<Remembered>,
+    remembered: Arc<PastIntent>,
     /// What one of its runs counts for, between a failed and a succeeded one.
     trust: f32,
     /// The share of its runs, so counted, that used a node.
@@ -43,7 +43,7 @@ impl Past {
     /// A run that went well is remembered with its capability, whose members are what it called; so those tell which of the uses
     /// stood in good runs.
     #[expect(clippy::cast_precision_loss, reason = "shares; the last digits do not matter")]
-    fn new(remembered: &Arc<Remembered>, state: &State) -> Self {
+    fn new(remembered: &Arc<PastIntent>, state: &State) -> Self {
         let capabilities = remembered.used.iter().filter_map(|(node, times)| match node.kind() {
             NodeKind::Capability(position) => Some((state.capabilities.at(position), *times)),
             NodeKind::Tool(_) => None,
@@ -118,12 +118,12 @@ impl Recall {
         fill(&mut self.clauses, &mut self.clauses_lacking, state);
     }
 
-    fn add(&mut self, entry: &Arc<Remembered>, state: &State) {
+    fn add(&mut self, entry: &Arc<PastIntent>, state: &State) {
         let owner = u32::try_from(self.entries.len()).expect("the memory is bounded");
         self.intents_lacking.push(Lacking { row: self.intents.len(), hash: entry.hash });
         self.intents.push_empty();
         let parts = clauses(&entry.intent);
-        let hashes = if parts.is_empty() { vec![entry.hash] } else { parts.into_iter().map(TextHash::of).collect() };
+        let hashes = if parts.is_empty() { vec![entry.hash] } else { parts.into_iter().map(TextHash::compute).collect() };
         for hash in hashes {
             self.clauses_lacking.push(Lacking { row: self.clauses.len(), hash });
             self.clauses.push_empty();
@@ -199,7 +199,7 @@ impl Recall {
         votes
     }
 
-    pub fn entry(&self, entry: usize) -> &Remembered {
+    pub fn entry(&self, entry: usize) -> &PastIntent {
         &self.entries[entry].remembered
     }
 

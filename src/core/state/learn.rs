@@ -6,8 +6,8 @@ use crate::core::event::TraceCompleted;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::{Callee, CapabilityId, Seq};
-use crate::core::memory::{Noted, Run};
-use crate::core::predict::lesson::study;
+use crate::core::memory::{IntentRun, Observed};
+use crate::core::predict::lesson::apply_due_lessons;
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
@@ -23,7 +23,7 @@ impl State {
             }
         }
         self.transitions.observe(&calls, trace.success, !trace.abandoned);
-        self.predictor.scores.abandon(&trace.execution);
+        self.predictor.scores.discard_open(&trace.execution);
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
             let id = self.capabilities.identify(&calls, &callees, &flow);
@@ -33,8 +33,8 @@ impl State {
                 notices.push(Notice::CapabilityLearned { capability });
             }
             self.remember(trace, &calls, id, seq);
-            self.predictor.lessons.heard();
-            study(self);
+            self.predictor.lessons.count_trace();
+            apply_due_lessons(self);
         }
         notices
     }
@@ -51,22 +51,22 @@ impl State {
         nodes.sort_unstable();
         nodes.dedup();
         let TraceCompleted { success, abandoned, execution, .. } = trace;
-        let run = Run { calls, success: *success, abandoned: *abandoned, seq, execution };
-        let noted = self.memory.observe(intent, TextHash::of(intent), &nodes, run);
-        if noted == Noted::Again {
+        let run = IntentRun { calls, success: *success, abandoned: *abandoned, seq, execution };
+        let noted = self.memory.observe(intent, TextHash::compute(intent), &nodes, run);
+        if noted == Observed::Known {
             return;
         }
         let hash = self.vectors.want(intent);
         if let Some(number) = self.memory.number(hash) {
-            self.predictor.corpus.intent_remembered(number, hash, &self.vectors);
+            self.predictor.corpus.set_intent(number, hash, &self.vectors);
         }
         for clause in clauses(intent) {
             self.vectors.want(clause);
         }
-        if let Noted::Instead(gone) = noted {
-            self.vectors.release(TextHash::of(&gone));
+        if let Observed::Evicted(gone) = noted {
+            self.vectors.release(TextHash::compute(&gone));
             for clause in clauses(&gone) {
-                self.vectors.release(TextHash::of(clause));
+                self.vectors.release(TextHash::compute(clause));
             }
         }
     }

@@ -12,7 +12,7 @@ use super::super::error::Unreadable;
 use super::vectors::{hash_at, hashes};
 use crate::core::graph::Node;
 use crate::core::id::Seq;
-use crate::core::memory::{Memory, Remembered, Way};
+use crate::core::memory::{CallSequence, Memory, PastIntent};
 use crate::core::state::State;
 
 pub(in super::super) const INTENTS: &str = "intents";
@@ -36,19 +36,19 @@ pub(super) fn intents(state: &State) -> Vec<RecordBatch> {
 }
 
 pub(super) fn ways(state: &State) -> Vec<RecordBatch> {
-    let rows = || state.memory.iter().flat_map(|(number, row)| row.ways.iter().map(move |way| (number, way)));
-    let count = |get: fn(&Way) -> u32| UInt32Array::from_iter_values(rows().map(move |(_, way)| get(way)));
-    let nodes = rows().map(|(_, way)| way.calls.iter().map(|node| node.to_bits()).collect::<Vec<_>>());
+    let rows = || state.memory.iter().flat_map(|(number, row)| row.sequences.iter().map(move |sequence| (number, sequence)));
+    let count = |get: fn(&CallSequence) -> u32| UInt32Array::from_iter_values(rows().map(move |(_, sequence)| get(sequence)));
+    let nodes = rows().map(|(_, sequence)| sequence.calls.iter().map(|node| node.to_bits()).collect::<Vec<_>>());
     let name = |node: &Node| state.callee(*node).to_string();
     let columns = Columns::default()
         .with("intent_number", UInt64Array::from_iter_values(rows().map(|(number, _)| number)))
         .with("call_nodes", number_lists::<UInt32Type>(nodes))
-        .with("calls", text_lists(rows().map(|(_, way)| way.calls.iter().map(name))))
-        .with("ended", rows().map(|(_, way)| Some(way.ended)).collect::<BooleanArray>())
-        .with("times", count(|way| way.times))
-        .with("succeeded", count(|way| way.succeeded))
-        .with("last_seq", UInt64Array::from_iter_values(rows().map(|(_, way)| way.seq.0)))
-        .with("execution", texts(rows().map(|(_, way)| way.execution.as_str())));
+        .with("calls", text_lists(rows().map(|(_, sequence)| sequence.calls.iter().map(name))))
+        .with("ended", rows().map(|(_, sequence)| Some(sequence.ended)).collect::<BooleanArray>())
+        .with("times", count(|sequence| sequence.times))
+        .with("succeeded", count(|sequence| sequence.succeeded))
+        .with("last_seq", UInt64Array::from_iter_values(rows().map(|(_, sequence)| sequence.seq.0)))
+        .with("execution", texts(rows().map(|(_, sequence)| sequence.execution.as_str())));
     vec![columns.batch()]
 }
 
@@ -56,15 +56,15 @@ pub(super) fn ways(state: &State) -> Vec<RecordBatch> {
 pub(in super::super) const WAY_COLUMNS: [&str; 7] =
     ["intent_number", "call_nodes", "ended", "times", "succeeded", "last_seq", "execution"];
 
-fn read_ways(rows: &Rows) -> Result<BTreeMap<u64, Vec<Way>>, Unreadable> {
+fn read_ways(rows: &Rows) -> Result<BTreeMap<u64, Vec<CallSequence>>, Unreadable> {
     let (numbers, nodes) = (rows.column::<UInt64Array>("intent_number")?, rows.column::<ListArray>("call_nodes")?);
     let (ended, executions) = (rows.column::<BooleanArray>("ended")?, rows.column::<LargeStringArray>("execution")?);
     let (times, succeeded) = (rows.column::<UInt32Array>("times")?, rows.column::<UInt32Array>("succeeded")?);
     let seqs = rows.column::<UInt64Array>("last_seq")?;
-    let mut ways: BTreeMap<u64, Vec<Way>> = BTreeMap::new();
+    let mut sequences: BTreeMap<u64, Vec<CallSequence>> = BTreeMap::new();
     for row in 0..rows.len() {
         let nodes = nodes.value(row);
-        ways.entry(numbers.value(row)).or_default().push(Way {
+        sequences.entry(numbers.value(row)).or_default().push(CallSequence {
             calls: nodes.as_primitive::<UInt32Type>().values().iter().map(|bits| Node::from_bits(*bits)).collect(),
             ended: ended.value(row),
             times: times.value(row),
@@ -73,7 +73,7 @@ fn read_ways(rows: &Rows) -> Result<BTreeMap<u64, Vec<Way>>, Unreadable> {
             execution: executions.value(row).parse().map_err(|problem| rows.unreadable("execution", problem))?,
         });
     }
-    Ok(ways)
+    Ok(sequences)
 }
 
 /// The columns of `intents` that a restore needs.
@@ -83,19 +83,19 @@ pub(in super::super) fn read_intents(rows: &Rows, ways: &Rows, next: u64) -> Res
     let (numbers, intents) = (rows.column::<UInt64Array>("number")?, rows.column::<LargeStringArray>("intent")?);
     let (hashes, runs) = (rows.column::<FixedSizeBinaryArray>("text_hash")?, rows.column::<UInt32Array>("runs")?);
     let (nodes, times) = (rows.column::<ListArray>("used_nodes")?, rows.column::<ListArray>("used_times")?);
-    let mut ways = read_ways(ways)?;
+    let mut sequences = read_ways(ways)?;
     let remembered = |row: usize| {
         let (nodes, times) = (nodes.value(row), times.value(row));
         let (nodes, times) = (nodes.as_primitive::<UInt32Type>().values(), times.as_primitive::<UInt32Type>().values());
-        let entry = Remembered {
+        let entry = PastIntent {
             intent: intents.value(row).into(),
             hash: hash_at(rows, hashes, row)?,
             runs: runs.value(row),
             used: nodes.iter().map(|bits| Node::from_bits(*bits)).zip(times.iter().copied()).collect(),
-            ways: ways.remove(&numbers.value(row)).unwrap_or_default(),
+            sequences: sequences.remove(&numbers.value(row)).unwrap_or_default(),
         };
         Ok((numbers.value(row), entry))
     };
-    let entries: Vec<(u64, Remembered)> = (0..rows.len()).map(remembered).collect::<Result<_, Unreadable>>()?;
+    let entries: Vec<(u64, PastIntent)> = (0..rows.len()).map(remembered).collect::<Result<_, Unreadable>>()?;
     Ok(Memory::from_rows(entries, next))
 }

@@ -12,8 +12,8 @@ use super::graph::symbol_name;
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
 use crate::core::predict::logit::Logit;
-use crate::core::predict::score::{Scored, Scores, Served};
-use crate::core::predict::signals::{LIVE, SIGNALS, Signal};
+use crate::core::predict::score::{Impression, ImpressionScores, ScoredImpression};
+use crate::core::predict::signals::{LIVE_SIGNALS, SIGNALS, Signal};
 use crate::core::predict::threshold::{Posterior, Thresholds};
 use crate::core::state::State;
 
@@ -30,10 +30,9 @@ const CURVATURE: &str = "curvature";
 pub(super) fn parameters(state: &State) -> Vec<RecordBatch> {
     let logit = &state.predictor.logit;
     let weights = Signal::ALL.into_iter().zip(logit.weights()).map(|(signal, value)| (WEIGHT, signal, None, *value));
-    let live = || Signal::ALL.into_iter().take(LIVE);
-    let cells = live()
-        .zip(logit.curvature())
-        .flat_map(|(row, values)| live().zip(values).map(move |(column, value)| (CURVATURE, row, Some(column), *value)));
+    let cells = Signal::LIVE.into_iter().zip(logit.curvature()).flat_map(|(row, values)| {
+        Signal::LIVE.into_iter().zip(values).map(move |(column, value)| (CURVATURE, row, Some(column), *value))
+    });
     let rows: Vec<_> = weights.chain(cells).collect();
     let columns = Columns::default()
         .with("parameter", texts(rows.iter().map(|row| row.0)))
@@ -47,19 +46,17 @@ pub(in super::super) fn read_parameters(rows: &Rows, examples: u64) -> Result<Lo
     let text = |name| rows.column::<LargeStringArray>(name);
     let (parameters, signals, others) = (text("parameter")?, text("signal")?, text("other_signal")?);
     let values = rows.column::<Float64Array>("value")?;
-    let index = |name: &str| {
-        let at = Signal::ALL.into_iter().position(|signal| signal.name() == name);
-        at.ok_or_else(|| rows.unreadable("signal", format!("holds '{name}', which this program does not know")))
+    let signal = |name: &str| {
+        let found = Signal::ALL.into_iter().find(|signal| signal.name() == name);
+        found.ok_or_else(|| rows.unreadable("signal", format!("holds '{name}', which this program does not know")))
     };
-    let (mut weights, mut curvature) = ([0.0; SIGNALS], [[0.0; LIVE]; LIVE]);
+    let live_index = |signal: Signal| Signal::LIVE.into_iter().position(|live| live == signal);
+    let (mut weights, mut curvature) = ([0.0; SIGNALS], [[0.0; LIVE_SIGNALS]; LIVE_SIGNALS]);
     for row in 0..rows.len() {
-        let at = index(signals.value(row))?;
+        let first = signal(signals.value(row))?;
         let slot = match text_at(others, row) {
-            Some(other) => {
-                let other = index(other)?;
-                curvature.get_mut(at).and_then(|cells| cells.get_mut(other))
-            }
-            None => weights.get_mut(at),
+            Some(other) => live_index(first).zip(live_index(signal(other)?)).map(|(at, other)| &mut curvature[at][other]),
+            None => Some(&mut weights[first as usize]),
         };
         let unknown = || rows.unreadable("parameter", format!("holds '{}' where it does not belong", parameters.value(row)));
         *slot.ok_or_else(unknown)? = values.value(row);
@@ -85,7 +82,7 @@ pub(in super::super) fn read_thresholds(rows: &Rows) -> Result<Thresholds, Unrea
 }
 
 pub(super) fn predictions(state: &State) -> Vec<RecordBatch> {
-    let rows = || state.predictor.scores.all_served().map(|(_, served)| served);
+    let rows = || state.predictor.scores.impressions().map(|(_, served)| served);
     let mut symbols = ListBuilder::new(UInt32Builder::new());
     for served in rows() {
         for (symbol, _) in &served.ranked {
@@ -95,7 +92,7 @@ pub(super) fn predictions(state: &State) -> Vec<RecordBatch> {
     }
     let name = |(symbol, _): &(Option<Symbol>, f64)| symbol.map_or_else(String::new, |symbol| symbol_name(state, symbol));
     let columns = Columns::default()
-        .with("prediction", texts(state.predictor.scores.all_served().map(|(id, _)| id.to_string())))
+        .with("prediction", texts(state.predictor.scores.impressions().map(|(id, _)| id.to_string())))
         .with_optional("execution", optional_texts(rows().map(|served| served.execution.as_ref().map(ExecutionId::as_str))))
         .with("based_on_seq", UInt64Array::from_iter_values(rows().map(|served| served.based_on_seq.0)))
         .with("calls", UInt64Array::from_iter_values(rows().map(|served| served.calls as u64)))
@@ -109,7 +106,7 @@ fn id_at(rows: &Rows, column: &LargeStringArray, row: usize) -> Result<RecordId,
     column.value(row).parse().map_err(|problem| rows.unreadable("prediction", problem))
 }
 
-fn read_served(rows: &Rows) -> Result<Vec<(RecordId, Served)>, Unreadable> {
+fn read_served(rows: &Rows) -> Result<Vec<(RecordId, Impression)>, Unreadable> {
     let (ids, executions) = (rows.column::<LargeStringArray>("prediction")?, rows.column::<LargeStringArray>("execution")?);
     let (based_on, calls) = (rows.column::<UInt64Array>("based_on_seq")?, rows.column::<UInt64Array>("calls")?);
     let (symbols, chances) = (rows.column::<ListArray>("ranked_symbols")?, rows.column::<ListArray>("ranked_p")?);
@@ -117,7 +114,7 @@ fn read_served(rows: &Rows) -> Result<Vec<(RecordId, Served)>, Unreadable> {
         let (symbols, chances) = (symbols.value(row), chances.value(row));
         let symbols = symbols.as_primitive::<UInt32Type>().iter().map(|bits| bits.map(Symbol::from_bits));
         let execution = text_at(executions, row).map(str::parse).transpose();
-        let served = Served {
+        let served = Impression {
             execution: execution.map_err(|problem| rows.unreadable("execution", problem))?,
             based_on_seq: Seq(based_on.value(row)),
             calls: usize::try_from(calls.value(row)).map_err(|problem| rows.unreadable("calls", problem))?,
@@ -146,7 +143,7 @@ fn read_open(rows: &Rows) -> Result<Vec<(ExecutionId, RecordId)>, Unreadable> {
 }
 
 pub(super) fn scores(state: &State) -> Vec<RecordBatch> {
-    let rows = || state.predictor.scores.all_scored();
+    let rows = || state.predictor.scores.scored();
     let columns = Columns::default()
         .with("seq", UInt64Array::from_iter_values(rows().map(|scored| scored.seq.0)))
         .with("p", Float64Array::from_iter_values(rows().map(|scored| scored.p)))
@@ -155,10 +152,19 @@ pub(super) fn scores(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-pub(in super::super) fn read_scores(served: &Rows, open: &Rows, rows: &Rows, total: u64) -> Result<Scores, Unreadable> {
+pub(in super::super) fn read_scores(
+    served: &Rows,
+    open: &Rows,
+    rows: &Rows,
+    total: u64,
+) -> Result<ImpressionScores, Unreadable> {
     let (seqs, ranks) = (rows.column::<UInt64Array>("seq")?, rows.column::<UInt32Array>("rank")?);
     let (p, p_right) = (rows.column::<Float64Array>("p")?, rows.column::<Float64Array>("p_right")?);
-    let scored =
-        |row: usize| Scored { seq: Seq(seqs.value(row)), p: p.value(row), rank: ranks.value(row), p_right: p_right.value(row) };
-    Ok(Scores::from_rows(read_served(served)?, read_open(open)?, (0..rows.len()).map(scored), total))
+    let scored = |row: usize| ScoredImpression {
+        seq: Seq(seqs.value(row)),
+        p: p.value(row),
+        rank: ranks.value(row),
+        p_right: p_right.value(row),
+    };
+    Ok(ImpressionScores::from_rows(read_served(served)?, read_open(open)?, (0..rows.len()).map(scored), total))
 }
