@@ -7,7 +7,7 @@ use super::discover::{completed, fact, micros, percentile, tool};
 use super::{Case, Stopwatch};
 use crate::ask::question;
 use crate::core::event::{
-    CapabilityDeclared, EmbeddingComputed, Event, NewRecord, Record, Structure, StructureEdge, StructureNode,
+    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, Event, NewRecord, Record, StructureEdge, StructureNode,
 };
 use crate::core::graph::edge::EdgeKind;
 use crate::core::id::{Callee, RecordId, Seq, ToolId};
@@ -143,7 +143,7 @@ fn capability(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     };
     let nodes = picks.iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?;
     let edge = |at: usize| StructureEdge { from: nodes[at].id.clone(), to: nodes[at + 1].id.clone(), kind: EdgeKind::Provides };
-    let structure = Structure { edges: vec![edge(0), edge(1)], nodes };
+    let structure = DeclaredStructure { edges: vec![edge(0), edge(1)], nodes };
     let declared = CapabilityDeclared {
         name: format!("procedure {number}"),
         description: format!("{} then {}", structure.nodes[0].callee, structure.nodes[2].callee),
