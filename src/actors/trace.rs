@@ -20,7 +20,7 @@ use super::{Failure, Records};
 use crate::clock::Clock;
 use crate::config;
 use crate::core::event::{Event, NewRecord, Record};
-use crate::core::id::{ExecutionId, OwnHash, RecordId, Seq};
+use crate::core::id::{ExecutionId, PrecomputedHash, RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::core::trace::OpenExecution;
 use crate::failpoint;
@@ -71,7 +71,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), Failure> {
 }
 
 #[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing walks through the map")]
-type ByExecution<V> = std::collections::HashMap<ExecutionId, V, BuildHasherDefault<OwnHash>>;
+type ByExecution<V> = std::collections::HashMap<ExecutionId, V, BuildHasherDefault<PrecomputedHash>>;
 
 struct Trace {
     /// The open executions that are not being closed.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, OrdMap};
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::graph::Node;
 use super::graph::transition::Symbol;
-use super::id::{ExecutionId, OwnHash, Seq};
+use super::id::{ExecutionId, PrecomputedHash, Seq};
 use super::vectors::TextHash;
 
 /// Distinct intents kept; the first seen go first. Part of the fold, hence constant. Every question is compared with all of them.
@@ -65,7 +65,7 @@ pub struct Run<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    numbers: GenericHashMap<TextHash, u64, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
+    numbers: GenericHashMap<TextHash, u64, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>,
     /// By number, in the order they were first seen.
     entries: OrdMap<u64, Arc<Remembered>>,
     next: u64,
@@ -179,7 +179,7 @@ fn count(entry: &mut Remembered, nodes: &[Node]) {
 }
 
 impl Digestible for Memory {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.next).len(self.entries.len());
         for (number, entry) in &self.entries {
             writer.u64(*number).text(&entry.intent).u32(entry.runs).len(entry.used.len());

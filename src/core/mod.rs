@@ -1,11 +1,11 @@
-//! The pure centre of pml: what the facts are and what follows from them.
+//! The pure core of pml: events, decisions about them, the fold, and the answers derived from its state.
 //!
 //! Pure means: no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
 //! records always give the same state. serde appears in `event/` only, where bytes become facts.
 //!
-//! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
-//! are admitted), `trace` (how an execution becomes one trace), `live` (which ones are told what comes next), `graph`, `capability`
-//! and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (what fits an intent), `predict` (what comes next).
+//! Reading order: `id` and `time` (values), `event` (facts), `intake` (bytes to facts or refusals), `execution` (which facts are
+//! admitted), `trace` (events of an execution to one trace), `live` (executions that get predictions), `graph`, `capability` and
+//! `memory` (learnt from traces), `vectors` (of texts), `state` (the fold), `rank` (items for an intent), `predict` (next calls).
 
 pub mod id;
 pub mod time;

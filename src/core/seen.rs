@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::id::RecordId;
 
 /// Ids in the short piece: a clone copies all of them, and one that arrives out of order moves half.
@@ -84,7 +84,7 @@ fn holds(run: &[RecordId], id: RecordId) -> bool {
 }
 
 impl Digestible for Seen {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         let ids = self.sorted();
         writer.len(ids.len());
         for id in ids {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_digest_does_not_depend_on_how_it_came_about() {
         let digest = |seen: &Seen| {
-            let mut writer = Writer::new();
+            let mut writer = DigestWriter::new();
             seen.digest(&mut writer);
             writer.finish()
         };

@@ -1,6 +1,6 @@
 //! Typed edges and what is known about each: counters, source, weight (ALGORITHMS 4, S3 2.3).
 
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::id::Seq;
 
 /// Successful observations after which an inferred or declared edge counts as observed (S3, ADR-041).
@@ -109,7 +109,7 @@ impl EdgeCounter {
 }
 
 impl Digestible for EdgeCounter {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u32(self.declared).u32(self.observations).u32(self.successes).u64(self.last_seq.0);
     }
 }

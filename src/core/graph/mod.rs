@@ -25,7 +25,7 @@ mod samples;
 
 use imbl::OrdMap;
 
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::id::Seq;
 use edge::{EdgeCounter, EdgeKind, EdgeSource};
 
@@ -130,7 +130,7 @@ fn update<K: Ord + Clone, V: Default + Clone, R>(map: &mut OrdMap<K, V>, key: K,
 }
 
 impl Digestible for ToolGraph {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.edges.len());
         for ((from, to, kind), counter) in &self.edges {
             writer.u32(from.0).u32(to.0).u32(*kind as u32);

@@ -3,7 +3,7 @@
 use imbl::OrdMap;
 
 use super::{Node, update};
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 
 /// The start of a run, its end, or a call in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,7 +117,7 @@ fn count(count: &mut Count, success: bool) {
 }
 
 impl Digestible for Transitions {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.calls).u64(self.ends).len(self.first.len());
         for ((last, next), count) in &self.first {
             writer.u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);

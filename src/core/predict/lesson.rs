@@ -12,7 +12,7 @@ use super::chances::Chances;
 use super::evidence::{Evidence, Less};
 use super::logit::{Example, Logit};
 use super::signals::Scene;
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::graph::Node;
 use crate::core::memory::{Remembered, Way};
 use crate::core::state::State;
@@ -69,7 +69,7 @@ impl Lessons {
 }
 
 impl Digestible for Lessons {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.traces).u64(self.due).u64(self.taken).u64(self.next);
     }
 }

@@ -7,7 +7,7 @@
 //! an example counts as much as it is likely that it was not such a one, or the few odd ones would make all others look uncertain.
 
 use super::signals::{LIVE, SIGNALS, Signal, Values};
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior: how much curvature, seen in examples, weighs as much as it.
 const PRECISION: f64 = 5.0;
@@ -155,7 +155,7 @@ fn solve(mut matrix: [[f64; LIVE]; LIVE], mut vector: [f64; LIVE]) -> [f64; LIVE
 }
 
 impl Digestible for Logit {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.examples);
         for value in self.weights.iter().chain(self.curvature.iter().flatten()) {
             writer.u64(value.to_bits());

@@ -6,7 +6,7 @@
 use imbl::{OrdMap, Vector};
 
 use super::threshold::Thresholds;
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::event::{FeedbackGiven, FeedbackTarget, FeedbackVerdict, Outcome, PredictionServed};
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
@@ -200,7 +200,7 @@ impl Scores {
 }
 
 impl Digestible for Scores {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.order.len());
         for prediction in &self.order {
             writer.u128(prediction.to_bits());
