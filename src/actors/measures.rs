@@ -44,7 +44,7 @@ impl Measured {
     /// The first measures that know everything up to `seq`; `None` if computing stopped before.
     pub async fn at_least(&self, seq: Seq) -> Option<Arc<Measures>> {
         let mut receiver = self.0.clone();
-        let measures = receiver.wait_for(|measures| measures.at() >= seq).await.ok()?;
+        let measures = receiver.wait_for(|measures| measures.applied() >= seq).await.ok()?;
         Some(Arc::clone(&measures))
     }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
     while !*parts.stop.borrow_and_update() {
         let previous = Arc::clone(&parts.measures.borrow());
         let pause_ms = tokio::select! {
-            newer = parts.views.at_least(previous.at().next()) => {
+            newer = parts.views.at_least(previous.applied().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
                 let begun = parts.clock.now();
                 let compute = move || Measures::compute(&view, Some(&previous), wanted, &tool_vectors(&view));
