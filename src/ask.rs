@@ -20,7 +20,7 @@ use crate::core::event::EmbeddingComputed;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::predict::corpus::Corpus;
-use crate::core::rank::discover::{Only, Wanted, discover};
+use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
 use crate::core::rank::search::search_tools;
 use crate::core::rank::{Clause, Index, Question};
 use crate::core::state::State;
@@ -188,11 +188,11 @@ fn is_offered(state: &State, node: Node) -> bool {
 }
 
 /// What a question may be limited to, by name.
-fn only_name(only: Only) -> &'static str {
+fn only_name(only: ItemFilter) -> &'static str {
     match only {
-        Only::All => "all",
-        Only::Tools => "tool",
-        Only::Capabilities => "capability",
+        ItemFilter::All => "all",
+        ItemFilter::Tools => "tool",
+        ItemFilter::Capabilities => "capability",
     }
 }
 
@@ -204,9 +204,9 @@ fn limited(limit: Option<usize>, default: usize, max: usize) -> Result<usize, As
 }
 
 /// What is wanted by default: everything, cut to the limit.
-fn wanted(only: Only, score_min: f64, limit: usize) -> Result<Wanted, AskError> {
+fn wanted(only: ItemFilter, score_min: f64, limit: usize) -> Result<DiscoverOptions, AskError> {
     if !(0.0..=1.0).contains(&score_min) {
         return Err(AskError::invalid("min_score", format!("is {score_min}, it must be from 0 to 1")));
     }
-    Ok(Wanted { only, score_min, limit })
+    Ok(DiscoverOptions { only, score_min, limit })
 }

@@ -44,7 +44,7 @@ impl Indexed {
     pub async fn complete(&self, seq: Seq) -> Option<Arc<Index>> {
         let complete = |index: &Arc<Index>| {
             let (have, wanted) = index.state().vectors.coverage();
-            index.at() >= seq && have == wanted && index.is_calibrated()
+            index.applied() >= seq && have == wanted && index.is_calibrated()
         };
         let mut receiver = self.0.clone();
         let index = receiver.wait_for(complete).await.ok()?;
@@ -67,12 +67,12 @@ pub(crate) async fn run(mut parts: IndexParts) -> Result<(), Failure> {
         let previous = Arc::clone(&parts.index.borrow());
         let began = parts.clock.now();
         tokio::select! {
-            newer = parts.views.at_least(previous.at().next()) => {
+            newer = parts.views.at_least(previous.applied().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
                 let may_fit = began.millis_since(fitted) >= FIT_EVERY_MS;
                 let update = move || {
                     let index = previous.update(view);
-                    if may_fit && index.has_outgrown_its_weights() { (index.calibrated(), true) } else { (index, false) }
+                    if may_fit && index.weights_are_stale() { (index.calibrated(), true) } else { (index, false) }
                 };
                 let (index, fit) = tokio::task::spawn_blocking(update).await.map_err(|_| Failure::Gone)?;
                 fitted = if fit { parts.clock.now() } else { fitted };

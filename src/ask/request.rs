@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AskError, limited, wanted};
 use crate::core::graph::Node;
 use crate::core::id::Callee;
-use crate::core::rank::discover::{Only, Wanted};
+use crate::core::rank::discover::{DiscoverOptions, ItemFilter};
 use crate::core::state::State;
 
 const DISCOVER_LIMIT: usize = 10;
@@ -43,7 +43,7 @@ pub enum ItemType {
     Capability,
 }
 
-impl From<ItemType> for Only {
+impl From<ItemType> for ItemFilter {
     fn from(item: ItemType) -> Self {
         match item {
             ItemType::All => Self::All,
@@ -54,7 +54,7 @@ impl From<ItemType> for Only {
 }
 
 impl DiscoverRequest {
-    pub(super) fn wanted(&self) -> Result<Wanted, AskError> {
+    pub(super) fn wanted(&self) -> Result<DiscoverOptions, AskError> {
         wanted(self.filter.only.into(), self.filter.min_score, limited(self.limit, DISCOVER_LIMIT, DISCOVER_LIMIT_MAX)?)
     }
 }
@@ -90,8 +90,8 @@ pub struct SearchCapabilitiesRequest {
 }
 
 impl SearchCapabilitiesRequest {
-    pub(super) fn wanted(&self) -> Result<Wanted, AskError> {
-        wanted(Only::Capabilities, self.min_score, limited(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)?)
+    pub(super) fn wanted(&self) -> Result<DiscoverOptions, AskError> {
+        wanted(ItemFilter::Capabilities, self.min_score, limited(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)?)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::core::id::{Callee, RecordId, Seq, ToolId};
 use crate::core::predict::evidence::Evidence;
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{Asked, predict, predict_with};
-use crate::core::rank::rows::Rows;
+use crate::core::rank::rows::VectorRows;
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::dataset::{Dataset, TraceLine};
@@ -52,7 +52,7 @@ pub fn run() -> anyhow::Result<Vec<Case>> {
 }
 
 fn measure(names: &Names, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {
-    let mut rows = Rows::new(embedder.dim());
+    let mut rows = VectorRows::new(embedder.dim());
     for row in 0..state.tools.len() + state.memory.len() {
         rows.push_empty();
         rows.set(row, &vec![0.5; embedder.dim()]);
