@@ -6,7 +6,7 @@
 //! procedure means that they are the same.
 
 use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::id::{Callee, CapabilityId, fnv1a};
+use crate::core::id::{Callee, CapabilityId, fnv1a, mix};
 
 /// Rounds of refinement, at most; data flow further away than this does not distinguish calls.
 const ROUNDS_MAX: usize = 8;
@@ -117,13 +117,6 @@ fn label_of(call: &Callee) -> u64 {
         Callee::Tool(tool) => tool.text_hash(),
         Callee::Capability(id) => mix(fnv1a(&id.to_bits().to_be_bytes())),
     }
-}
-
-/// The finaliser of `SplitMix64`.
-const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

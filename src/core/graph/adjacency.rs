@@ -212,19 +212,25 @@ struct LinkRows {
 
 impl LinkRows {
     fn new(nodes: usize, sorted: Vec<(u32, Link)>) -> Self {
-        let mut starts = vec![0; nodes + 1];
-        for (from, _) in &sorted {
-            starts[*from as usize + 1] += 1;
-        }
-        for node in 0..nodes {
-            starts[node + 1] += starts[node];
-        }
+        let starts = row_starts(nodes, sorted.iter().map(|(from, _)| *from));
         Self { starts, links: sorted.into_iter().map(|(_, link)| link).collect() }
     }
 
     fn row(&self, index: u32) -> &[Link] {
         &self.links[self.starts[index as usize]..self.starts[index as usize + 1]]
     }
+}
+
+/// Where the entries of each row start if entries are sorted by row, and the end; `owners` holds the row of each entry.
+pub(super) fn row_starts(rows: usize, owners: impl Iterator<Item = u32>) -> Vec<usize> {
+    let mut starts = vec![0; rows + 1];
+    for owner in owners {
+        starts[owner as usize + 1] += 1;
+    }
+    for row in 0..rows {
+        starts[row + 1] += starts[row];
+    }
+    starts
 }
 
 /// The links sorted by ends, without loops, merged to one per ordered pair: the strongest, with the sum of the observations and the

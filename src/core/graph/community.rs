@@ -13,7 +13,7 @@
 //! Blondel, Guillaume, Lambiotte, Lefebvre: Fast unfolding of communities in large networks (2008), arXiv:0803.0476. Traag, Waltman,
 //! van Eck: From Louvain to Leiden (2019), arXiv:1810.08473, on disconnected communities.
 
-use super::adjacency::Adjacency;
+use super::adjacency::{Adjacency, row_starts};
 
 /// Weight of the expected part of the gain (ALGORITHMS 5).
 pub const RESOLUTION: f64 = 1.0;
@@ -167,13 +167,7 @@ impl Level {
             first.2 += if same { again.2 } else { 0.0 };
             same
         });
-        let mut starts = vec![0; groups + 1];
-        for &(from, ..) in &between {
-            starts[from as usize + 1] += 1;
-        }
-        for group in 0..groups {
-            starts[group + 1] += starts[group];
-        }
+        let starts = row_starts(groups, between.iter().map(|(from, ..)| *from));
         Self { starts, links: between.into_iter().map(|(_, to, weight)| (to, weight)).collect(), weight }
     }
 }

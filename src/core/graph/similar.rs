@@ -11,6 +11,8 @@
 //! Charikar: Similarity estimation techniques from rounding algorithms (2002). Li, Hastie, Church: Very sparse random projections
 //! (2006). Sorted hashes: Bawa, Condie, Ganesan: LSH forest (2005).
 
+use crate::core::id::mix;
+
 /// Vectors up to which every pair is compared.
 pub const EXACT_MAX: usize = 1_000;
 /// Tables of 16 bits.
@@ -148,10 +150,7 @@ fn hash(vector: &[f32], planes: &Planes) -> u16 {
 
 /// `SplitMix64`: the same pseudo-random numbers in every process (Steele, Lea, Flood 2014).
 const fn mixed(number: u64) -> u64 {
-    let mut noise = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    noise = (noise ^ (noise >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    noise = (noise ^ (noise >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    noise ^ (noise >> 31)
+    mix(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// The dot product, as eight parallel sums that the compiler turns into vector instructions. The order of additions is fixed.

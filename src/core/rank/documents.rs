@@ -134,12 +134,7 @@ impl Documents {
         let mut scores = vec![0.0; self.len()];
         self.tool_words.add_scores(question, &mut scores);
         self.capability_words.add_scores(question, &mut scores);
-        let best = scores.iter().copied().fold(0.0, f32::max);
-        if best > 0.0 {
-            for score in &mut scores {
-                *score /= best;
-            }
-        }
+        divide_by_largest(&mut scores);
         scores
     }
 
@@ -165,6 +160,16 @@ impl Documents {
 
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+}
+
+/// Scales values of at least 0 so that the largest is 1; all zeros stay.
+pub(super) fn divide_by_largest(values: &mut [f32]) {
+    let largest = values.iter().copied().fold(0.0, f32::max);
+    if largest > 0.0 {
+        for value in values {
+            *value /= largest;
+        }
     }
 }
 

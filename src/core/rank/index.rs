@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::blend::Weights;
 use super::calibrate::calibrate;
-use super::documents::Documents;
+use super::documents::{Documents, divide_by_largest};
 use super::intent_index::IntentIndex;
 use crate::core::graph::Node;
 use crate::core::id::Seq;
@@ -129,12 +129,7 @@ impl Index {
                 popularity[slot] = ((times - own) as f32).ln_1p();
             }
         }
-        let most = popularity.iter().copied().fold(0.0, f32::max);
-        if most > 0.0 {
-            for value in &mut popularity {
-                *value /= most;
-            }
-        }
+        divide_by_largest(&mut popularity);
         popularity
     }
 }
