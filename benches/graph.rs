@@ -80,20 +80,20 @@ fn measures(criterion: &mut Criterion) {
     let state = state();
     let vectors = vectors();
     let vectors: Vec<Option<&[f32]>> = vectors.iter().map(|vector| Some(vector.as_slice())).collect();
-    let cold = ColdEdges::of(&state, ALL, &vectors, None);
-    let picture = Adjacency::of(&state, &cold.guesses);
+    let cold = ColdEdges::compute(&state, ALL, &vectors, None);
+    let adjacency = Adjacency::from_state(&state, &cold.guesses);
     let known = Measures::compute(&state, None, ALL, &vectors);
-    let ranks = pagerank(&picture, None).ranks;
+    let ranks = pagerank(&adjacency, None).ranks;
     let mut noise = Noise(3);
     let mut any = move || noise.below(TOOLS);
 
     let mut group = criterion.benchmark_group("graph_10k_tools_100k_edges");
     group.sample_size(10);
-    group.bench_function("adjacency", |bench| bench.iter(|| Adjacency::of(black_box(&state), &cold.guesses)));
-    group.bench_function("pagerank_cold", |bench| bench.iter(|| pagerank(black_box(&picture), None)));
-    group.bench_function("pagerank_warm", |bench| bench.iter(|| pagerank(black_box(&picture), Some(ranks.clone()))));
-    group.bench_function("communities", |bench| bench.iter(|| louvain(black_box(&picture))));
-    group.bench_function("cold_start_edges", |bench| bench.iter(|| ColdEdges::of(black_box(&state), ALL, &vectors, None)));
+    group.bench_function("adjacency", |bench| bench.iter(|| Adjacency::from_state(black_box(&state), &cold.guesses)));
+    group.bench_function("pagerank_cold", |bench| bench.iter(|| pagerank(black_box(&adjacency), None)));
+    group.bench_function("pagerank_warm", |bench| bench.iter(|| pagerank(black_box(&adjacency), Some(ranks.clone()))));
+    group.bench_function("communities", |bench| bench.iter(|| louvain(black_box(&adjacency))));
+    group.bench_function("cold_start_edges", |bench| bench.iter(|| ColdEdges::compute(black_box(&state), ALL, &vectors, None)));
     group.bench_function("compute_first", |bench| bench.iter(|| Measures::compute(black_box(&state), None, ALL, &vectors)));
     group.bench_function("compute_again", |bench| {
         bench.iter(|| Measures::compute(black_box(&state), Some(&known), ALL, &vectors));
@@ -102,15 +102,15 @@ fn measures(criterion: &mut Criterion) {
     group.bench_function("relatedness_to_5", |bench| {
         bench.iter_batched(
             || [any(), any(), any(), any(), any(), any()],
-            |[node, context @ ..]| relatedness(&picture, node, &context),
+            |[node, context @ ..]| relatedness(&adjacency, node, &context),
             criterion::BatchSize::SmallInput,
         );
     });
     group.bench_function("related_tools", |bench| {
-        bench.iter_batched(&mut any, |node| related_tools(&picture, node, |_| true), criterion::BatchSize::SmallInput);
+        bench.iter_batched(&mut any, |node| related_tools(&adjacency, node, |_| true), criterion::BatchSize::SmallInput);
     });
     group.bench_function("shortest_path", |bench| {
-        bench.iter_batched(|| (any(), any()), |(from, to)| shortest(&picture, from, to), criterion::BatchSize::SmallInput);
+        bench.iter_batched(|| (any(), any()), |(from, to)| shortest(&adjacency, from, to), criterion::BatchSize::SmallInput);
     });
     group.finish();
 }

@@ -19,7 +19,7 @@ use crate::core::graph::measures::Measures;
 use crate::core::graph::measures::tool_vectors;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::predict::corpus::Corpus;
-use crate::core::rank::discover::{Only, Wanted, discover};
+use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
 use crate::core::rank::search::search_tools;
 use crate::core::rank::{Clause, Index, Question};
 use crate::core::state::State;
@@ -190,11 +190,11 @@ fn is_offered(state: &State, node: Node) -> bool {
 }
 
 /// The wire name of a filter.
-fn only_name(only: Only) -> &'static str {
+fn only_name(only: ItemFilter) -> &'static str {
     match only {
-        Only::All => "all",
-        Only::Tools => "tool",
-        Only::Capabilities => "capability",
+        ItemFilter::All => "all",
+        ItemFilter::Tools => "tool",
+        ItemFilter::Capabilities => "capability",
     }
 }
 
@@ -207,9 +207,9 @@ fn checked_limit(limit: Option<usize>, default: usize, max: usize) -> Result<usi
 }
 
 /// The filter of a request, with `score_min` checked to be from 0 to 1.
-fn checked_filter(only: Only, score_min: f64, limit: usize) -> Result<Wanted, AskError> {
+fn checked_filter(only: ItemFilter, score_min: f64, limit: usize) -> Result<DiscoverOptions, AskError> {
     if !(0.0..=1.0).contains(&score_min) {
         return Err(AskError::invalid("min_score", format!("is {score_min}, it must be from 0 to 1")));
     }
-    Ok(Wanted { only, score_min, limit })
+    Ok(DiscoverOptions { only, score_min, limit })
 }

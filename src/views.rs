@@ -70,7 +70,7 @@ impl Latest<Index> {
     pub async fn complete(&self, seq: Seq) -> Option<Arc<Index>> {
         self.when(|index| {
             let (have, wanted) = index.state().vectors.coverage();
-            index.at() >= seq && have == wanted && index.is_calibrated()
+            index.applied() >= seq && have == wanted && index.is_calibrated()
         })
         .await
     }
@@ -84,12 +84,12 @@ impl AsOf for State {
 
 impl AsOf for Index {
     fn as_of(&self) -> Seq {
-        self.at()
+        self.applied()
     }
 }
 
 impl AsOf for Measures {
     fn as_of(&self) -> Seq {
-        self.at()
+        self.applied()
     }
 }

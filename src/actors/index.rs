@@ -43,7 +43,7 @@ pub(crate) async fn run(IndexParts { views, index, stop }: IndexParts) -> Result
             None => Index::clone(&previous),
             Some(view) => {
                 let updated = previous.update(view);
-                if fitted.elapsed() < FIT_EVERY || !updated.has_outgrown_its_weights() {
+                if fitted.elapsed() < FIT_EVERY || !updated.weights_are_stale() {
                     return updated;
                 }
                 updated

@@ -18,7 +18,7 @@ use super::{ActorFailure, Records};
 use crate::clock::Clock;
 use crate::config;
 use crate::core::event::{Event, NewRecord, Record};
-use crate::core::id::{ExecutionId, OwnHash, Seq};
+use crate::core::id::{ExecutionId, PrecomputedHash, Seq};
 use crate::core::time::Timestamp;
 use crate::core::trace::OpenExecution;
 use crate::failpoint;
@@ -67,7 +67,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
 }
 
 #[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing walks through the map")]
-type ByExecution<V> = std::collections::HashMap<ExecutionId, V, BuildHasherDefault<OwnHash>>;
+type ByExecution<V> = std::collections::HashMap<ExecutionId, V, BuildHasherDefault<PrecomputedHash>>;
 
 struct Trace {
     /// The open executions that are not being closed.

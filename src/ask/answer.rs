@@ -9,7 +9,7 @@ use super::{is_offered, only_name};
 use crate::core::event::Json;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::rank::discover::{Found, Hit, Only};
+use crate::core::rank::discover::{Discovery, Hit, ItemFilter};
 use crate::core::rank::search::{FoundTools, ToolHit};
 use crate::core::state::State;
 
@@ -71,7 +71,7 @@ struct RelatedToolDto {
 }
 
 impl DiscoverAnswer {
-    pub(super) fn new(state: &State, query: &str, only: Only, found: &Found, measures: Option<&Measures>) -> Self {
+    pub(super) fn new(state: &State, query: &str, only: ItemFilter, found: &Discovery, measures: Option<&Measures>) -> Self {
         let results: Vec<ItemDto> = found.hits.iter().map(|hit| ItemDto::new(state, hit, measures)).collect();
         let meta = MetaDto {
             query: query.to_owned(),
@@ -102,7 +102,7 @@ impl ItemDto {
             semantic_score: hit.semantic,
             success_rate: hit.success_rate,
             usage_count: 0,
-            similar_intent: hit.like.clone(),
+            similar_intent: hit.similar_intent.clone(),
             server_id: None,
             input_schema: None,
             related_tools: None,

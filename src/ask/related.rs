@@ -98,7 +98,7 @@ impl RelatedDto {
                 .collect(),
             neighbours: NeighboursDto { r#in: neighbours(Direction::In), out: neighbours(Direction::Out) },
             path: to.map(path),
-            based_on_seq: measures.at().0,
+            based_on_seq: measures.applied().0,
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AskError, checked_filter, checked_limit};
 use crate::core::graph::Node;
 use crate::core::id::Callee;
-use crate::core::rank::discover::{Only, Wanted};
+use crate::core::rank::discover::{DiscoverOptions, ItemFilter};
 use crate::core::state::State;
 
 const DISCOVER_LIMIT: usize = 10;
@@ -45,7 +45,7 @@ pub enum ItemType {
     Capability,
 }
 
-impl From<ItemType> for Only {
+impl From<ItemType> for ItemFilter {
     fn from(item: ItemType) -> Self {
         match item {
             ItemType::All => Self::All,
@@ -56,7 +56,7 @@ impl From<ItemType> for Only {
 }
 
 impl DiscoverRequest {
-    pub(super) fn wanted(&self) -> Result<Wanted, AskError> {
+    pub(super) fn wanted(&self) -> Result<DiscoverOptions, AskError> {
         checked_filter(
             self.filter.only.into(),
             self.filter.min_score,
@@ -96,8 +96,8 @@ pub struct SearchCapabilitiesRequest {
 }
 
 impl SearchCapabilitiesRequest {
-    pub(super) fn wanted(&self) -> Result<Wanted, AskError> {
-        checked_filter(Only::Capabilities, self.min_score, checked_limit(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)?)
+    pub(super) fn wanted(&self) -> Result<DiscoverOptions, AskError> {
+        checked_filter(ItemFilter::Capabilities, self.min_score, checked_limit(self.limit, SEARCH_LIMIT, DISCOVER_LIMIT_MAX)?)
     }
 }
 

@@ -7,8 +7,8 @@ use crate::ask::question;
 use crate::config::{Config, EmbedderKind};
 use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, ToolRegistered};
 use crate::core::id::{RecordId, Seq, ToolId};
-use crate::core::rank::discover::{Only, Wanted, discover};
-use crate::core::rank::rows::Rows;
+use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
+use crate::core::rank::rows::VectorRows;
 use crate::core::rank::{Index, Question};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
@@ -21,7 +21,7 @@ const INTENTS: usize = 500;
 const QUESTIONS: usize = 300;
 const SIZES: [(&str, &str, usize); 3] =
     [("tools_500", "tools_500_p99", 500), ("tools_10k", "tools_10k_p99", 10_000), ("tools_100k", "tools_100k_p99", 100_000)];
-const WANTED: Wanted = Wanted { only: Only::All, score_min: 0.0, limit: 10 };
+const WANTED: DiscoverOptions = DiscoverOptions { only: ItemFilter::All, score_min: 0.0, limit: 10 };
 
 /// Measures discover at several sizes, then the embedders; the ONNX one only where it is set up.
 pub fn run(config: &Config) -> anyhow::Result<Vec<Case>> {
@@ -50,7 +50,7 @@ fn measure(
     embedder: &dyn Embedder,
     intents: &[&str],
 ) -> anyhow::Result<[Case; 2]> {
-    let mut rows = Rows::new(embedder.dim());
+    let mut rows = VectorRows::new(embedder.dim());
     for slot in 0..index.documents().len() {
         rows.push_empty();
         rows.set(slot, index.documents().vector(slot));

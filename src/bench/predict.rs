@@ -7,14 +7,14 @@ use super::discover::{completed, fact, micros, percentile, tool};
 use super::{Case, Stopwatch};
 use crate::ask::question;
 use crate::core::event::{
-    CapabilityDeclared, EmbeddingComputed, Event, NewRecord, Record, Structure, StructureEdge, StructureNode,
+    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, Event, NewRecord, Record, StructureEdge, StructureNode,
 };
 use crate::core::graph::edge::EdgeKind;
 use crate::core::id::{Callee, RecordId, Seq, ToolId};
 use crate::core::predict::evidence::Evidence;
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{PredictionQuery, predict, predict_with};
-use crate::core::rank::rows::Rows;
+use crate::core::rank::rows::VectorRows;
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::dataset::{Dataset, TraceLine};
@@ -52,7 +52,7 @@ pub fn run() -> anyhow::Result<Vec<Case>> {
 }
 
 fn measure(names: &Names, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {
-    let mut rows = Rows::new(embedder.dim());
+    let mut rows = VectorRows::new(embedder.dim());
     for row in 0..state.tools.len() + state.memory.len() {
         rows.push_empty();
         rows.set(row, &vec![0.5; embedder.dim()]);
@@ -143,7 +143,7 @@ fn capability(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     };
     let nodes = picks.iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?;
     let edge = |at: usize| StructureEdge { from: nodes[at].id.clone(), to: nodes[at + 1].id.clone(), kind: EdgeKind::Provides };
-    let structure = Structure { edges: vec![edge(0), edge(1)], nodes };
+    let structure = DeclaredStructure { edges: vec![edge(0), edge(1)], nodes };
     let declared = CapabilityDeclared {
         name: format!("procedure {number}"),
         description: format!("{} then {}", structure.nodes[0].callee, structure.nodes[2].callee),

@@ -1,9 +1,10 @@
-//! Capabilities: procedures that worked once (learned) or were described (declared), and the hypergraph they span over the tools.
+//! Capabilities: procedures that succeeded at least once (learned) or were described (declared). They form a hypergraph over the
+//! tools.
 //!
-//! Identity is the digest of the canonical structure (`structure`), so the same procedure from different agents is one capability.
-//! `Capabilities` is the table with the incidence: members, levels, parents.
+//! The id of a capability is the digest of its canonical structure (`structure`), so the same procedure run by different agents is
+//! one capability. `Capabilities` is the table of them, with members, levels and parents.
 
-mod procedures;
+mod identity_cache;
 pub mod structure;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -11,25 +12,26 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, Vector};
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::event::{CapabilityDeclared, Json, TraceCompleted};
 use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
 use super::id::{Callee, CapabilityId, Seq};
 use super::text::searchable_text;
-use procedures::Procedures;
+use identity_cache::IdentityCache;
 pub use structure::Structure;
 
 /// Distinct intents kept per capability, the latest ones.
 pub const INTENTS_KEPT: usize = 16;
 
+/// How a capability became known, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Called before anybody said what it is.
+    /// Called before its structure was known.
     Stub,
-    /// From a successful run.
+    /// Learned from a successful run.
     Learned,
-    /// Described by an agent or a person.
+    /// Declared by an agent or a person.
     Approved,
 }
 
@@ -45,6 +47,7 @@ impl Status {
     }
 }
 
+/// A procedure: calls and data flow, with what was observed about it.
 #[derive(Clone, Debug)]
 pub struct Capability {
     pub id: CapabilityId,
@@ -52,20 +55,20 @@ pub struct Capability {
     pub description: String,
     pub status: Status,
     pub structure: Arc<Structure>,
-    /// Distinct tools and capabilities it calls, in node order.
+    /// The distinct tools and capabilities it calls, in node order.
     pub members: Vec<Node>,
     /// Capabilities that call this one.
     pub parents: BTreeSet<Node>,
-    /// 0 if it calls tools only, else one more than the highest level it calls.
+    /// 0 if it calls tools only, else one more than the highest level among its members.
     pub level: u32,
     pub usage: u64,
     pub successes: u64,
     pub duration_total_ms: u64,
     pub code: Option<String>,
     pub parameters_schema: Option<Json>,
-    /// What it was used for, oldest first, each once.
+    /// Distinct intents it was used for, oldest first, at most [`INTENTS_KEPT`].
     pub intents: VecDeque<Arc<str>>,
-    /// The record that made it known, and the last that touched it.
+    /// The record that introduced it, and the last that changed it.
     pub first_seq: Seq,
     pub last_seq: Seq,
 }
@@ -98,13 +101,13 @@ impl Capability {
         if self.usage == 0 { 1.0 } else { self.successes as f64 / self.usage as f64 }
     }
 
-    /// What it is found by; `None` for a stub. Never the intents it was used for: those are memory, and a text made of them would
-    /// answer its own question.
+    /// The text it is searched by; `None` for a stub. Does not contain the intents it was used for: those belong to the memory, and
+    /// would let a past intent find itself.
     pub fn text(&self) -> Option<String> {
         (self.status != Status::Stub).then(|| searchable_text(&self.name, &self.description))
     }
 
-    /// What is known about the `contains` edge to each member: it was seen whenever the capability ran.
+    /// The counts of the `contains` edge to each member, which is observed whenever the capability runs.
     pub fn membership(&self) -> EdgeCounter {
         let bounded = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         EdgeCounter {
@@ -115,7 +118,8 @@ impl Capability {
         }
     }
 
-    fn used(&mut self, success: bool, duration_ms: u64, seq: Seq) {
+    /// Counts one run.
+    fn record_use(&mut self, success: bool, duration_ms: u64, seq: Seq) {
         self.usage += 1;
         self.successes += u64::from(success);
         self.duration_total_ms = self.duration_total_ms.saturating_add(duration_ms);
@@ -133,16 +137,16 @@ impl Capability {
     }
 }
 
-/// Capabilities by position; positions are given in log order and never change.
+/// The table of capabilities. Positions are assigned in log order and never change.
 #[derive(Clone, Debug, Default)]
 pub struct Capabilities {
     positions: OrdMap<CapabilityId, u32>,
     table: Vector<Arc<Capability>>,
-    procedures: Procedures,
+    identities: IdentityCache,
 }
 
 impl Capabilities {
-    /// The position of `id`, a new stub if it was unknown.
+    /// The position of `id`; adds a stub if it is unknown.
     pub fn intern(&mut self, id: CapabilityId, seq: Seq) -> u32 {
         if let Some(position) = self.positions.get(&id) {
             return *position;
@@ -153,13 +157,13 @@ impl Capabilities {
         position
     }
 
-    /// The identity of a run of `calls` with data flow between their positions; `callees` are the same calls by name.
+    /// The id of the procedure of a run: `calls` with data flow between their positions; `callees` are the same calls as ids.
     pub fn identify(&mut self, calls: &[Node], callees: &[&Callee], flow: &[(usize, usize)]) -> CapabilityId {
-        self.procedures.identity(calls, flow, || Structure::canonical(callees, flow).0)
+        self.identities.identity(calls, flow, || Structure::canonical(callees, flow).0)
     }
 
-    /// Eager learning: the first run in which everything succeeded makes a capability; every run of the same structure counts for
-    /// or against it. Returns the id if it is new.
+    /// Counts a run of the procedure `id`. The first run in which every step succeeded makes it a capability (eager learning); from
+    /// then on failed runs count too. Returns the id if the capability is new.
     pub fn observe_run(
         &mut self,
         id: CapabilityId,
@@ -177,13 +181,13 @@ impl Capabilities {
         if known.is_none() {
             let structure = structure();
             let name = structure.summary();
-            self.fill(position, structure, calls);
+            self.set_structure(position, structure, calls);
             let capability = self.at_mut(position);
             capability.name = name;
             capability.status = Status::Learned;
         }
         let capability = self.at_mut(position);
-        capability.used(trace.success, trace.ended.millis_since(trace.started), seq);
+        capability.record_use(trace.success, trace.ended.millis_since(trace.started), seq);
         if trace.success {
             capability.remember_intent(&trace.intent);
             if capability.code.is_none() {
@@ -193,10 +197,11 @@ impl Capabilities {
         known.is_none().then_some(id)
     }
 
+    /// Sets name, description, code and schema as declared; also the structure, if it was not known.
     pub fn declare(&mut self, id: CapabilityId, structure: Structure, calls: &[Node], event: &CapabilityDeclared, seq: Seq) {
         let position = self.intern(id, seq);
         if self.at(position).status == Status::Stub {
-            self.fill(position, structure, calls);
+            self.set_structure(position, structure, calls);
         }
         let capability = self.at_mut(position);
         capability.name.clone_from(&event.name);
@@ -207,12 +212,13 @@ impl Capabilities {
         capability.last_seq = seq;
     }
 
-    /// A step called this capability as if it were a tool.
-    pub fn called(&mut self, position: u32, success: bool, duration_ms: u64, seq: Seq) {
-        self.at_mut(position).used(success, duration_ms, seq);
+    /// Counts a step that called this capability.
+    pub fn record_call(&mut self, position: u32, success: bool, duration_ms: u64, seq: Seq) {
+        self.at_mut(position).record_use(success, duration_ms, seq);
     }
 
-    fn fill(&mut self, position: u32, structure: Structure, calls: &[Node]) {
+    /// Sets structure and members, and updates the parents of the members and the levels.
+    fn set_structure(&mut self, position: u32, structure: Structure, calls: &[Node]) {
         let members: BTreeSet<Node> = calls.iter().copied().collect();
         for member in &members {
             if let NodeKind::Capability(child) = member.kind() {
@@ -225,8 +231,8 @@ impl Capabilities {
         self.raise_level(position);
     }
 
-    /// Recomputes the level here and, where it rose, in the parents. Ids are digests of what they contain, so containment cannot
-    /// loop and this ends.
+    /// Recomputes the level of a capability and, if it changed, of its parents. Terminates because an id is the digest of what it
+    /// contains, so containment has no cycle.
     fn raise_level(&mut self, position: u32) {
         let member_level = |member: &Node| match member.kind() {
             NodeKind::Capability(child) => Some(self.at(child).level + 1),
@@ -260,12 +266,12 @@ impl Capabilities {
         &self.table[position as usize]
     }
 
-    /// By position.
+    /// All capabilities by position.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Capability> {
         self.table.iter().map(Arc::as_ref)
     }
 
-    /// By position, as [`Self::rows`] gives them; `parents` follow from the members.
+    /// Rebuilds the table from [`Self::rows`]; `parents` are derived from the members.
     pub fn from_rows(rows: impl IntoIterator<Item = Capability>) -> Self {
         let mut rows: Vec<Capability> = rows.into_iter().collect();
         let mut contained = Vec::new();
@@ -280,16 +286,16 @@ impl Capabilities {
         Self {
             positions: rows.iter().map(|capability| capability.id).zip(0_u32..).collect(),
             table: rows.into_iter().map(Arc::new).collect(),
-            procedures: Procedures::default(),
+            identities: IdentityCache::default(),
         }
     }
 
-    /// In the order of the ids.
+    /// All positions in the order of the ids.
     pub fn positions(&self) -> impl Iterator<Item = u32> {
         self.positions.values().copied()
     }
 
-    /// By id.
+    /// All capabilities in the order of the ids.
     pub fn iter(&self) -> impl Iterator<Item = &Capability> {
         self.positions.values().map(|position| self.at(*position))
     }
@@ -304,7 +310,7 @@ impl Capabilities {
 }
 
 impl Digestible for Capabilities {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.table.len());
         for capability in &self.table {
             writer.u128(capability.id.to_bits()).text(&capability.name).text(&capability.description);

@@ -1,28 +1,28 @@
-//! A digest that covers a state bit for bit: every value is written with its length or a fixed width, in a fixed order.
+//! The digest of a state. It covers every bit: each value is written with its length or in a fixed width, in a fixed order.
 
 use std::fmt;
 
-/// Bytes that are hashed at once: enough for the hash to work on many of its chunks side by side.
+/// Bytes hashed at once: enough for BLAKE3 to process several of its chunks in parallel.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Feeds typed values to BLAKE3. Lengths before contents, so that no two different states write the same bytes.
-pub struct Writer {
+/// Feeds typed values to BLAKE3. Lengths are written before contents, so no two different states write the same bytes.
+pub struct DigestWriter {
     hasher: blake3::Hasher,
     /// Written, but not hashed yet.
-    waiting: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl Writer {
+impl DigestWriter {
     pub(crate) fn new() -> Self {
-        Self { hasher: blake3::Hasher::new(), waiting: Vec::with_capacity(PIECE_BYTES) }
+        Self { hasher: blake3::Hasher::new(), buffer: Vec::with_capacity(PIECE_BYTES) }
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        if self.waiting.len() + bytes.len() > PIECE_BYTES {
-            self.hasher.update(&self.waiting);
-            self.waiting.clear();
+        if self.buffer.len() + bytes.len() > PIECE_BYTES {
+            self.hasher.update(&self.buffer);
+            self.buffer.clear();
         }
-        self.waiting.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
         self
     }
 
@@ -63,16 +63,16 @@ impl Writer {
     }
 
     pub(crate) fn finish(mut self) -> StateDigest {
-        StateDigest(*self.hasher.update(&self.waiting).finalize().as_bytes())
+        StateDigest(*self.hasher.update(&self.buffer).finalize().as_bytes())
     }
 }
 
-/// Something whose every bit belongs into the digest.
+/// A part of the state that can be written to the digest, completely.
 pub trait Digestible {
-    fn digest(&self, writer: &mut Writer);
+    fn digest(&self, writer: &mut DigestWriter);
 }
 
-/// The digest of a state: equal states, equal digests, on every adapter and machine.
+/// The digest of a state. Equal states have equal digests on every adapter and machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateDigest([u8; 32]);
 

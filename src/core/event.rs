@@ -1,7 +1,8 @@
-//! The facts pml keeps, as a closed enum. Names are past participles: an event happened and cannot be refused any more.
+//! The events pml records, as a closed enum. Their names are past participles: an event has happened and cannot be refused any more.
 //!
-//! Domain types here, wire types in `wire`, the way between them in `codec`, the CloudEvents envelope in `cloud`, JSON Schemas in
-//! `schema`. A released wire version is frozen: change means a new version, an upcast and a new sample in `schemas/event/`.
+//! Domain types are in `data`, wire types in `wire`, conversions between them in `codec`, the CloudEvents envelope in `cloud`, the
+//! form in the log in `stored`, JSON Schemas in `schema`. A released wire version is frozen: a change needs a new version, an upcast
+//! and a new sample in `schemas/event/`.
 
 pub mod cloud;
 pub mod codec;
@@ -18,32 +19,32 @@ use std::sync::Arc;
 use super::id::{ExecutionId, RecordId, Seq};
 use super::time::Timestamp;
 pub use data::{
-    CapabilityDeclared, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget, LogForked,
-    Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted, Structure, StructureEdge, StructureNode,
-    TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep, Verdict,
+    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven,
+    FeedbackTarget, FeedbackVerdict, LogForked, Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted,
+    StructureEdge, StructureNode, TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
 };
 pub use kind::Kind;
 
-/// A fact on its way into the log.
+/// A fact: an event with id, time and source that has no position in the log yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRecord {
     pub id: RecordId,
     /// When it happened, by the producer's clock.
     pub time: Timestamp,
-    /// Who says so: a URI reference, as CloudEvents has it.
+    /// The producer, as a CloudEvents `source` (a URI reference).
     pub source: Arc<str>,
     /// The record that caused this one.
     pub causation: Option<RecordId>,
     pub event: Event,
 }
 
-/// A fact in the log.
+/// A fact with its position in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub seq: Seq,
-    /// When the log took it, by the log's clock. The fold never looks at it.
+    /// When it was appended, by the log's clock. The fold does not use it.
     pub recorded_at: Timestamp,
-    /// Shared: the log, the folds and the readers all hold the same copy.
+    /// Shared by the log, the folds and the readers.
     pub fact: Arc<NewRecord>,
 }
 
@@ -53,6 +54,7 @@ impl Record {
     }
 }
 
+/// Something that happened, with the data of its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     ToolRegistered(ToolRegistered),
@@ -89,7 +91,7 @@ impl Event {
         }
     }
 
-    /// Takes the text of its execution's id from another event, which has the same.
+    /// Replaces the event's execution id by `other`, which must be equal, so that both share one allocation.
     fn share_execution(&mut self, other: &ExecutionId) {
         match self {
             Self::ExecutionStarted(ExecutionStarted { execution, .. })
@@ -120,12 +122,12 @@ impl Event {
     }
 }
 
-/// Valid JSON in compact form. The core carries it and never looks inside.
+/// Valid JSON text in compact form. The core does not interpret it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Json(Arc<str>);
 
 impl Json {
-    /// The caller has parsed and printed it.
+    /// The caller guarantees that `text` is valid and compact.
     pub(crate) fn from_valid(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

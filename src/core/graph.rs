@@ -1,8 +1,8 @@
-//! The tool graph: nodes are tools and capabilities, edges are typed and counted. Membership of tools in capabilities is not
-//! repeated here; it lives in `capability`, which is the hypergraph.
+//! The tool graph: nodes are tools and capabilities, edges are typed and counted. Membership of tools in capabilities is stored in
+//! `capability`, which is the hypergraph, and not repeated here.
 //!
-//! `edge`, `cycle` and `transition` belong to the fold. The rest are measures: functions of a finished state, one algorithm per file,
-//! on an [`adjacency`] taken once; [`measures`] holds their results together.
+//! `edge`, `cycle` and `transition` belong to the fold. The rest are measures: functions of a state, one algorithm per file, on an
+//! [`adjacency`] built once per state; [`measures`] holds their results.
 
 pub mod cycle;
 pub mod edge;
@@ -25,15 +25,15 @@ mod samples;
 
 use imbl::OrdMap;
 
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::id::Seq;
 use edge::{EdgeCounter, EdgeKind, EdgeSource};
 
-/// A tool or capability by its position in the state's tables. Positions are given in log order and never change.
+/// A tool or capability as its position in the state's tables. Positions are assigned in log order and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(u32);
 
-/// What a [`Node`] stands for.
+/// The table of a [`Node`] and the position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     Tool(u32),
@@ -62,22 +62,23 @@ impl Node {
     }
 }
 
-/// Key of an edge; ordered by source node, so the out-edges of a node are one range.
+/// Key of an edge: from, to, kind. Ordered by the first node, so the outgoing edges of a node are one range.
 pub type EdgeKey = (Node, Node, EdgeKind);
 
-/// An edge that just became observed.
+/// An edge whose source has just become [`EdgeSource::Observed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promoted(pub EdgeKey);
 
+/// The typed edges between tools and capabilities, with their counters.
 #[derive(Clone, Debug, Default)]
 pub struct ToolGraph {
     edges: OrdMap<EdgeKey, EdgeCounter>,
 }
 
 impl ToolGraph {
-    /// Counts one observation; says so when it promotes the edge.
+    /// Counts one observation; returns the edge if this promotes it.
     pub fn observe(&mut self, key: EdgeKey, success: bool, seq: Seq) -> Option<Promoted> {
-        update(&mut self.edges, key, |counter: &mut EdgeCounter| {
+        upsert(&mut self.edges, key, |counter: &mut EdgeCounter| {
             let before = counter.source();
             counter.observations += 1;
             counter.successes += u32::from(success);
@@ -86,11 +87,12 @@ impl ToolGraph {
         })
     }
 
+    /// Counts one declaration by a template or a capability.
     pub fn declare(&mut self, key: EdgeKey) {
-        update(&mut self.edges, key, |counter| counter.declared += 1);
+        upsert(&mut self.edges, key, |counter| counter.declared += 1);
     }
 
-    /// Takes back one declaration; an edge that nobody declares or ever saw disappears.
+    /// Withdraws one declaration; removes an edge that is neither declared nor observed any more.
     pub fn undeclare(&mut self, key: EdgeKey) {
         if let Some(counter) = self.edges.get_mut(&key) {
             counter.declared = counter.declared.saturating_sub(1);
@@ -117,9 +119,9 @@ impl ToolGraph {
     }
 }
 
-/// Changes the value at `key`, a new one if there was none. For those that are there, which are most, it walks down once; the map's
-/// own `entry` does so twice.
-fn update<K: Ord + Clone, V: Default + Clone, R>(map: &mut OrdMap<K, V>, key: K, change: impl FnOnce(&mut V) -> R) -> R {
+/// Changes the value at `key`, inserting a default one first if there is none. Walks down the tree once if the key is present, as it
+/// mostly is; the map's own `entry` walks twice.
+fn upsert<K: Ord + Clone, V: Default + Clone, R>(map: &mut OrdMap<K, V>, key: K, change: impl FnOnce(&mut V) -> R) -> R {
     if let Some(value) = map.get_mut(&key) {
         return change(value);
     }
@@ -130,7 +132,7 @@ fn update<K: Ord + Clone, V: Default + Clone, R>(map: &mut OrdMap<K, V>, key: K,
 }
 
 impl Digestible for ToolGraph {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.edges.len());
         for ((from, to, kind), counter) in &self.edges {
             writer.u32(from.0).u32(to.0).u32(*kind as u32);

@@ -1,4 +1,4 @@
-//! Identities, one newtype each: parsed once at the edge, never a bare `String` afterwards.
+//! Identifiers, one newtype each. They are parsed once where input arrives; no other code handles them as strings.
 //!
 //! | type | looks like | given by |
 //! |---|---|---|
@@ -21,7 +21,7 @@ pub const TEXT_ID_LEN_MAX: usize = 128;
 /// Longest tool id, in bytes.
 pub const TOOL_ID_LEN_MAX: usize = 200;
 
-/// Why a text is not the id it should be. `Display` is the whole explanation; the caller adds the field.
+/// The reason why a text is not a valid id. `Display` explains it; the caller adds the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     #[error("is empty")]
@@ -40,11 +40,12 @@ pub enum InvalidId {
     NotARecordId(String),
 }
 
-/// Position of a record in the log. Strictly increasing; holes are legal; zero is before the first record.
+/// The position of a record in the log. Positions strictly increase, may have gaps, and are above zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
 impl Seq {
+    /// Before the first record.
     pub const ZERO: Self = Self(0);
 
     #[must_use]
@@ -59,10 +60,11 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Bit that tells the two printed forms apart. It is the top bit of the millisecond clock in both, zero until the year 6429.
+/// Set if the id is printed as a UUID. It is the top bit of the millisecond clock in both forms, which is 0 until the year
+/// 6429.
 const UUID_FORM: u128 = 1 << 127;
 
-/// Identity of a record, chosen by its producer: the same id twice is one record. 128 bits that print as they were given.
+/// The id of a record, chosen by its producer; two records with the same id are one. 128 bits that print in the form they came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(u128);
 
@@ -72,7 +74,7 @@ impl RecordId {
         Self(ulid::Ulid::from_parts(time.millis_unsigned(), entropy).0 & !UUID_FORM)
     }
 
-    /// The id of a record that follows from others: the same parts give the same id, so writing it twice is harmless.
+    /// The id of a record derived from others. The same parts give the same id, so writing the record twice is harmless.
     pub fn derived(time: Timestamp, parts: &[&str]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -120,9 +122,9 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A tool of an agent's server, in its one normal form `server:name`.
+/// The id of a tool, in the normal form `server:name`.
 ///
-/// Carries a hash of its text, by which it is looked up; the order is that of the text.
+/// Contains a hash of its text for lookups; the order is that of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolId {
     hash: u64,
@@ -147,7 +149,7 @@ impl ToolId {
     }
 
     /// FNV-1a of the text.
-    pub(crate) const fn own_hash(&self) -> u64 {
+    pub(crate) const fn text_hash(&self) -> u64 {
         self.hash
     }
 }
@@ -202,7 +204,7 @@ impl fmt::Display for ToolId {
 /// The reserved server under which steps call capabilities: `capability:<id>`.
 const CAPABILITY_SERVER: &str = "capability";
 
-/// A learned or declared procedure: the first 128 bits of the digest of its canonical structure.
+/// The id of a capability: the first 128 bits of the digest of its canonical structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapabilityId(u128);
 
@@ -234,7 +236,7 @@ impl fmt::Display for CapabilityId {
     }
 }
 
-/// What a step calls: a tool, or a capability, which is how procedures nest.
+/// The tool or capability that a step calls.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Callee {
     Tool(ToolId),
@@ -242,7 +244,7 @@ pub enum Callee {
 }
 
 impl Callee {
-    /// As it prints, without a copy for tools.
+    /// The printed form, borrowed for tools.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Tool(tool) => Cow::Borrowed(tool.as_str()),
@@ -313,10 +315,10 @@ macro_rules! text_id {
     };
 }
 
-/// One run of an agent towards one intent.
+/// The id of an execution: one run of an agent towards one intent.
 ///
-/// Carries a hash of its text, by which it is looked up and, first, ordered: there are many of them, their texts share long
-/// prefixes, and nobody needs them in the order of their letters.
+/// Contains a hash of its text, by which it is looked up and ordered first: there are many executions, their texts share long
+/// prefixes, and alphabetical order is not needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutionId {
     hash: u64,
@@ -329,13 +331,14 @@ impl std::hash::Hash for ExecutionId {
     }
 }
 
-/// Passes the hash on that a key carries, as [`ExecutionId`] and [`ToolId`] do, so that maps are laid out alike in every process.
+/// A hasher that returns the hash stored in the key ([`ExecutionId`], [`ToolId`]), so that maps have the same layout in every
+/// process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OwnHash(u64);
+pub(crate) struct PrecomputedHash(u64);
 
-impl std::hash::Hasher for OwnHash {
+impl std::hash::Hasher for PrecomputedHash {
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only keys that carry a hash are hashed, by write_u64");
+        unreachable!("only keys that contain a hash are hashed, by write_u64");
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -373,21 +376,28 @@ impl fmt::Display for ExecutionId {
     }
 }
 
-/// FNV-1a, 64 bit: the same on every platform and in every version, which orders and identities need.
+/// The 64-bit FNV-1a hash: the same on every platform and in every version, as orders and ids require.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
+/// The finaliser of `SplitMix64` (Steele, Lea, Flood 2014): spreads the bits of a number, the same on every platform.
+pub(crate) const fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
 text_id! {
-    /// A conversation or other span in which an agent runs several executions.
+    /// The id of a session: a conversation or other span in which an agent runs several executions.
     SessionId
 }
 text_id! {
-    /// One call inside an execution; unique within it.
+    /// The id of a step, unique within its execution.
     StepId
 }
 text_id! {
-    /// What turned texts into vectors. Vectors compare only under the same id.
+    /// The id of an embedding model. Vectors are comparable only if they have the same model.
     ModelId
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, OrdMap};
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::graph::Node;
 use super::graph::transition::Symbol;
-use super::id::{ExecutionId, OwnHash, Seq};
+use super::id::{ExecutionId, PrecomputedHash, Seq};
 use super::vectors::TextHash;
 
 /// Distinct intents kept; the one seen first is evicted first. Constant, because the fold depends on it. Every question is compared
@@ -67,7 +67,7 @@ pub struct IntentRun<'a> {
 /// `Memory` holds at most [`INTENTS_KEPT`] past intents.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    numbers: GenericHashMap<TextHash, u64, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
+    numbers: GenericHashMap<TextHash, u64, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>,
     /// By number; numbers follow the order in which intents were first seen.
     entries: OrdMap<u64, Arc<PastIntent>>,
     next: u64,
@@ -181,7 +181,7 @@ impl PastIntent {
 }
 
 impl Digestible for Memory {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.next).len(self.entries.len());
         for (number, entry) in &self.entries {
             writer.u64(*number).text(&entry.intent).u32(entry.runs).len(entry.used.len());

@@ -22,7 +22,7 @@ pub mod signals;
 pub mod strategic;
 pub mod threshold;
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::graph::Node;
 use super::rank::Question;
 use super::state::State;
@@ -48,7 +48,7 @@ pub struct Predictor {
 }
 
 impl Digestible for Predictor {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         self.logit.digest(writer);
         self.lessons.digest(writer);
         self.thresholds.digest(writer);

@@ -1,17 +1,17 @@
-//! Answers: what fits an intent. Pure functions of an index, which is a function of a state.
+//! Ranking of tools and capabilities for an intent: pure functions of an index, which is derived from a state.
 //!
 //! ```text
 //!  State --Index::update--> Index --signals--> 7 values per item --blend--> semantic --reliability--> score
 //!                             |                                     ^
-//!                             +-- calibrate: past intents say how much each signal is to be trusted
+//!                             +-- calibrate: fits the weights of the signals to past intents
 //! ```
 //!
-//! The index is derived and lives beside the fold: contiguous rows for vector products (`rows`), words (`bm25`), items (`documents`)
-//! and past intents (`recall`). It keeps the state it was made from, so an answer is about one moment.
+//! The index is computed beside the fold and consists of contiguous rows for vector products (`rows`), words (`bm25`), items
+//! (`documents`) and past intents (`intent_index`). It keeps the state it was derived from, so an answer is about one state.
 
 pub mod bm25;
 pub mod documents;
-pub mod recall;
+pub mod intent_index;
 pub mod rows;
 
 pub mod blend;
@@ -25,23 +25,24 @@ pub mod search;
 
 pub use index::Index;
 
-/// A question, with its vectors where the model knows the words.
+/// An intent to find items for, with its vectors.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     pub intent: String,
-    /// In the model of the index; `None` where there is none.
+    /// Computed by the model of the index; `None` if there is no model or it knows none of the words.
     pub vector: Option<Vec<f32>>,
-    /// The clauses of the intent; none if it is one clause.
+    /// The clauses of the intent; empty if it is a single clause.
     pub clauses: Vec<Clause>,
 }
 
 impl Question {
-    /// The vectors of those clauses that have one.
+    /// The vectors of the clauses that have one.
     fn clause_vectors(&self) -> impl Iterator<Item = &[f32]> {
         self.clauses.iter().filter_map(|clause| clause.vector.as_deref())
     }
 }
 
+/// A part of an intent, with its vector if the model knows its words.
 #[derive(Clone, Debug)]
 pub struct Clause {
     pub text: String,

@@ -1,8 +1,9 @@
-//! Why something an agent sent was not taken. A refusal is an ordinary value: it is reported to the sender, counted, and kept with
-//! the original bytes as a dead letter. Its text names the field and, where there is one, the limit.
+//! Refusals: the reasons why an event is not accepted. A refusal is reported to the sender, counted, and stored with the original
+//! bytes as a dead letter. Its text names the field and, where there is one, the limit.
 
 use super::id::{ExecutionId, StepId};
 
+/// Why an event was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{field}: cannot be read: {problem}")]
@@ -46,11 +47,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// An [`Self::Invalid`] field.
     pub fn invalid(field: impl Into<String>, problem: impl ToString) -> Self {
         Self::Invalid { field: field.into(), problem: problem.to_string() }
     }
 
-    /// The field to look at, as a path into the event.
+    /// The offending field, as a path into the event.
     pub fn field(&self) -> &str {
         match self {
             Self::Malformed { field, .. }
@@ -71,7 +73,7 @@ impl Refusal {
         }
     }
 
-    /// A stable word for programs, metrics and the subject of the dead letter.
+    /// A stable word for the reason, for programs, metrics and the subject of the dead letter.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Malformed { .. } => "malformed",
@@ -92,12 +94,12 @@ impl Refusal {
         }
     }
 
-    /// Whether an event still under way may make this acceptable: what it refers to has perhaps only been overtaken.
-    pub fn may_heal(&self) -> bool {
+    /// Whether the event may have arrived before the one it refers to, so that waiting for that one may make it acceptable.
+    pub fn may_be_out_of_order(&self) -> bool {
         matches!(self, Self::UnknownExecution { .. } | Self::UnknownDependency { .. })
     }
 
-    /// Whether the event itself is in order and would be taken once others are done, so that it is worth sending again.
+    /// Whether the event is valid and would be accepted later, so that it is worth sending again.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::TooManyOpen { .. })
     }

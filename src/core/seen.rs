@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::id::RecordId;
 
 /// Ids in the short list: a clone copies all of them, and an id that arrives out of order moves half.
@@ -85,7 +85,7 @@ fn holds(run: &[RecordId], id: RecordId) -> bool {
 }
 
 impl Digestible for SeenIds {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         let ids = self.sorted();
         writer.len(ids.len());
         for id in ids {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_digest_does_not_depend_on_how_the_set_was_built() {
         let digest = |seen: &SeenIds| {
-            let mut writer = Writer::new();
+            let mut writer = DigestWriter::new();
             seen.digest(&mut writer);
             writer.finish()
         };

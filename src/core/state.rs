@@ -8,7 +8,7 @@ mod learn;
 mod rows;
 
 use super::capability::{Capabilities, Capability, Status, Structure};
-use super::digest::{Digestible, StateDigest, Writer};
+use super::digest::{DigestWriter, Digestible, StateDigest};
 use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
 use super::graph::edge::EdgeKind;
 use super::graph::transition::{Symbol, Transitions};
@@ -226,7 +226,7 @@ impl State {
 
     /// The digest of the whole state, bit for bit. O(size of the state).
     pub fn digest(&self) -> StateDigest {
-        let mut writer = Writer::new();
+        let mut writer = DigestWriter::new();
         writer.u64(self.applied.0).u64(self.duplicates).u64(self.late);
         for count in self.counts {
             writer.u64(count);

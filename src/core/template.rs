@@ -1,36 +1,38 @@
-//! Workflow templates in the state: which are loaded, and that their dependencies stay acyclic taken together.
+//! The workflow templates that are loaded. The dependencies of all templates together must stay acyclic.
 
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::event::TemplateLoaded;
 use super::graph::cycle;
 use super::id::ToolId;
 
+/// Loaded templates by name.
 #[derive(Clone, Debug, Default)]
 pub struct Templates {
     loaded: OrdMap<String, Arc<TemplateLoaded>>,
 }
 
 impl Templates {
-    /// Takes in a template and returns the version it replaces.
+    /// Loads a template and returns the version it replaces.
     pub fn load(&mut self, template: TemplateLoaded) -> Option<Arc<TemplateLoaded>> {
         self.loaded.insert(template.name.clone(), Arc::new(template))
     }
 
+    /// Whether this version of the template is loaded.
     pub fn is_current(&self, template: &TemplateLoaded) -> bool {
         self.loaded.get(&template.name).is_some_and(|known| known.checksum == template.checksum)
     }
 
-    /// The cycle that loading `templates` over the present ones would close.
+    /// The cycle of dependencies that would exist with `templates` loaded, if any.
     pub fn cycle_with<'a>(&'a self, templates: &'a [TemplateLoaded]) -> Option<Vec<&'a ToolId>> {
         let kept = self.loaded.values().map(Arc::as_ref).filter(|known| templates.iter().all(|new| new.name != known.name));
         cycle::find(kept.chain(templates).flat_map(|template| template.edges.iter().map(|(from, to)| (from, to))))
     }
 
-    /// By name.
+    /// All templates in the order of their names.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &TemplateLoaded> {
         self.loaded.values().map(Arc::as_ref)
     }
@@ -49,7 +51,7 @@ impl Templates {
 }
 
 impl Digestible for Templates {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.loaded.len());
         for (name, template) in &self.loaded {
             writer.text(name).text(&template.description).text(&template.checksum);

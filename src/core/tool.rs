@@ -1,4 +1,4 @@
-//! The tools pml has heard of. One that is called before it is registered is a stub: it counts, but has no text until it gets one.
+//! The table of tools. A tool that is called before it is registered is a stub: its calls are counted, but it has no text.
 
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -6,18 +6,19 @@ use std::sync::Arc;
 use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, OrdMap, Vector};
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::event::{ToolRegistered, TraceStep};
-use super::id::{OwnHash, ToolId};
+use super::id::{PrecomputedHash, ToolId};
 use super::text::searchable_text;
 use super::time::Timestamp;
 
+/// A tool of an agent's server, with what was observed about it.
 #[derive(Clone, Debug)]
 pub struct Tool {
     pub id: ToolId,
-    /// What its server says about it; `None` for a stub.
+    /// Name, description and schemas as registered; `None` for a stub.
     pub registration: Option<Arc<ToolRegistered>>,
-    /// Withdrawn by its server. What was learnt with it stays.
+    /// Removed by its server. What was learnt with it is kept.
     pub removed: bool,
     pub calls: u64,
     pub successes: u64,
@@ -35,7 +36,7 @@ impl Tool {
         if self.calls == 0 { 1.0 } else { self.successes as f64 / self.calls as f64 }
     }
 
-    /// What it is found by; `None` for a stub.
+    /// The text it is searched by; `None` for a stub.
     pub fn text(&self) -> Option<String> {
         self.registration.as_ref().map(|registration| searchable_text(&registration.name, &registration.description))
     }
@@ -45,24 +46,25 @@ impl Tool {
     }
 }
 
-/// Tools by position; positions are given in log order and never change.
+/// The table of tools. Positions are assigned in log order and never change.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    /// To walk in the order of the ids, and to find one: every step of every run looks its tool up.
+    /// For iteration in the order of the ids.
     positions: OrdMap<ToolId, u32>,
-    found: GenericHashMap<ToolId, u32, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
+    /// The same for lookups, which every step of every run needs.
+    lookup: GenericHashMap<ToolId, u32, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>,
     table: Vector<Tool>,
 }
 
 impl Tools {
-    /// The position of `id`, a new stub if it was unknown.
+    /// The position of `id`; adds a stub if it is unknown.
     pub fn intern(&mut self, id: &ToolId) -> u32 {
         if let Some(position) = self.position(id) {
             return position;
         }
         let position = u32::try_from(self.table.len()).expect("fewer than 2^32 tools");
         self.positions.insert(id.clone(), position);
-        self.found.insert(id.clone(), position);
+        self.lookup.insert(id.clone(), position);
         self.table.push_back(Tool {
             id: id.clone(),
             registration: None,
@@ -89,7 +91,8 @@ impl Tools {
         }
     }
 
-    pub fn called(&mut self, position: u32, step: &TraceStep, at: Timestamp) {
+    /// Counts a step that called the tool, in a run that ended at `at`.
+    pub fn record_call(&mut self, position: u32, step: &TraceStep, at: Timestamp) {
         let tool = self.at_mut(position);
         tool.calls += 1;
         tool.successes += u64::from(step.success);
@@ -105,7 +108,7 @@ impl Tools {
     }
 
     pub fn position(&self, id: &ToolId) -> Option<u32> {
-        self.found.get(id).copied()
+        self.lookup.get(id).copied()
     }
 
     pub fn get(&self, id: &ToolId) -> Option<&Tool> {
@@ -116,24 +119,24 @@ impl Tools {
         &self.table[position as usize]
     }
 
-    /// By position.
+    /// All tools by position.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Tool> {
         self.table.iter()
     }
 
-    /// By position, as [`Self::rows`] gives them.
+    /// Rebuilds the table from [`Self::rows`].
     pub fn from_rows(rows: impl IntoIterator<Item = Tool>) -> Self {
         let table: Vector<Tool> = rows.into_iter().collect();
         let positions = || table.iter().map(|tool| tool.id.clone()).zip(0_u32..);
-        Self { positions: positions().collect(), found: positions().collect(), table }
+        Self { positions: positions().collect(), lookup: positions().collect(), table }
     }
 
-    /// In the order of the ids.
+    /// All positions in the order of the ids.
     pub fn positions(&self) -> impl Iterator<Item = u32> {
         self.positions.values().copied()
     }
 
-    /// By id.
+    /// All tools in the order of the ids.
     pub fn iter(&self) -> impl Iterator<Item = &Tool> {
         self.positions.values().map(|position| self.at(*position))
     }
@@ -148,7 +151,7 @@ impl Tools {
 }
 
 impl Digestible for Tools {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.table.len());
         for tool in &self.table {
             writer.text(tool.id.as_str()).bool(tool.removed);

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted};
-use super::id::{ExecutionId, OwnHash};
+use super::id::{ExecutionId, PrecomputedHash};
 use closed::Closed;
 pub(crate) use open::Stamp;
 use open::stamp;
@@ -28,7 +28,7 @@ pub use open::{OpenExecution, OpenStep, UNFINISHED};
 pub const TRACES_KEPT: usize = 100_000;
 
 /// A persistent hash map, because every event looks its execution up. Nothing may depend on its order.
-type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<OwnHash>, DefaultSharedPtr>;
+type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>;
 
 /// The executions under way, and those closed last.
 #[derive(Clone, Debug, Default)]
@@ -141,8 +141,8 @@ impl Executions {
 }
 
 impl Digestible for Executions {
-    fn digest(&self, writer: &mut Writer) {
-        let write_stamp = |writer: &mut Writer, (time, id): Stamp| {
+    fn digest(&self, writer: &mut DigestWriter) {
+        let write_stamp = |writer: &mut DigestWriter, (time, id): Stamp| {
             writer.i64(time.micros()).u128(id.to_bits());
         };
         let ordered: BTreeMap<&ExecutionId, &OpenExecution> = self.iter().collect();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::digest::{Digestible, Writer};
+use super::digest::{DigestWriter, Digestible};
 use super::event::EmbeddingComputed;
 
 /// The BLAKE3 hash of a text.
@@ -195,7 +195,7 @@ impl Vectors {
 }
 
 impl Digestible for Vectors {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.wanted.len());
         for (hash, wanted) in &self.wanted {
             writer.text(&wanted.text).u32(wanted.times).bool(self.pending.contains_key(hash));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::ToolId;
-use crate::core::rank::discover::{Only, Wanted, discover};
-use crate::core::rank::recall::Reach;
+use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
+use crate::core::rank::intent_index::Reach;
 use crate::core::rank::{Index, Question};
 
 /// For the baseline `memory`: the 50 nearest past runs vote with their similarity to the eighth power, the choice among those tried
@@ -44,9 +44,9 @@ impl Ranker {
             Self::Bm25 => documents.words(&question.intent),
             Self::Cosine => question.vector.as_ref().map_or_else(none, |vector| documents.cosines(&[vector]).remove(0)),
             Self::Memory => question.vector.as_ref().map_or_else(none, |vector| {
-                let recall = index.recall();
-                let [near] = recall.near(vector, [MEMORY], None);
-                recall.votes(&near, documents)
+                let intents = index.intents();
+                let [near] = intents.nearest(vector, [MEMORY], None);
+                intents.votes(&near, documents)
             }),
         };
         let mut tools: Vec<(f32, ToolId)> = scores
@@ -61,7 +61,7 @@ impl Ranker {
 
 /// What discover answers; tools it does not mention follow by id.
 fn served(index: &Index, question: &Question) -> Vec<ToolId> {
-    let wanted = Wanted { only: Only::Tools, score_min: 0.0, limit: usize::MAX };
+    let wanted = DiscoverOptions { only: ItemFilter::Tools, score_min: 0.0, limit: usize::MAX };
     let hits = discover(index, question, wanted).hits;
     let mut tools: Vec<ToolId> = hits.iter().filter_map(|hit| tool(index, hit.node)).collect();
     let named: BTreeSet<ToolId> = tools.iter().cloned().collect();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pml::core::event::{CapabilityDeclared, Event, NewRecord, Record, ToolAnnotations, ToolRegistered, Verdict};
+use pml::core::event::{CapabilityDeclared, Event, FeedbackVerdict, NewRecord, Record, ToolAnnotations, ToolRegistered};
 use pml::core::id::ExecutionId;
 use pml::core::state::State;
 use pml::core::trace::Executions;
@@ -174,7 +174,8 @@ pub(crate) fn history() -> impl Strategy<Value = Vec<Record>> {
                         chosen.iter().map(|tool| (Some(TOOLS[tool.index(TOOLS.len())]), 0.25)).chain([(None, 0.1)]).collect();
                     let execution = format!("e{}", execution.index(chapters.len()));
                     let served = given::prediction_served(at as u64 + 1, Some(&execution), &ranked);
-                    let verdict = [Verdict::Accepted, Verdict::Ignored, Verdict::Rejected][verdict.index(3)];
+                    let verdict =
+                        [FeedbackVerdict::Accepted, FeedbackVerdict::Ignored, FeedbackVerdict::Rejected][verdict.index(3)];
                     append(served);
                     append(given::feedback(at as u64 + 1, verdict));
                 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pml::core::capability::Capability;
 use pml::core::event::{
-    CapabilityDeclared, EmbeddingComputed, Event, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget,
-    NewRecord, Outcome, PredictionServed, RankedOutcome, Record, StepFinished, StepStarted, Structure, StructureEdge,
-    StructureNode, TemplateLoaded, ToolRegistered, ToolRemoved, Verdict,
+    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, Event, ExecutionFinished, ExecutionStarted, FeedbackGiven,
+    FeedbackTarget, FeedbackVerdict, NewRecord, Outcome, PredictionServed, RankedOutcome, Record, StepFinished, StepStarted,
+    StructureEdge, StructureNode, TemplateLoaded, ToolRegistered, ToolRemoved,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{RecordId, Seq};
@@ -102,7 +102,7 @@ pub(crate) fn prediction_served(number: u64, execution: Option<&str>, ranked: &[
     })
 }
 
-pub(crate) fn feedback(number: u64, verdict: Verdict) -> Event {
+pub(crate) fn feedback(number: u64, verdict: FeedbackVerdict) -> Event {
     let target = FeedbackTarget::Prediction(RecordId::from_parts(at(number), 7_000_000 + u128::from(number)));
     Event::FeedbackGiven(FeedbackGiven { target, verdict })
 }
@@ -120,7 +120,7 @@ pub(crate) fn declared(name: &str, tools: &[&str]) -> Event {
     Event::CapabilityDeclared(CapabilityDeclared {
         name: name.to_owned(),
         description: String::new(),
-        structure: Structure {
+        structure: DeclaredStructure {
             nodes: tools.iter().enumerate().map(node).collect(),
             edges: (1..tools.len()).map(edge).collect(),
         },

@@ -71,7 +71,7 @@ fn stored_name(kind: Kind) -> String {
 
 /// Every generated file with its content.
 fn generated() -> Vec<(String, String)> {
-    let printed = |kind| format!("{:#}\n", schema::of(kind));
+    let printed = |kind| format!("{:#}\n", schema::for_kind(kind));
     let schemas = Kind::ALL.into_iter().map(|kind| (schema::file_name(kind), printed(kind)));
     let stored = |kind| (stored_name(kind), hex(&stored::encode(&current(kind), RECORDED_AT)));
     schemas.chain(Kind::ALL.into_iter().map(stored)).collect()
@@ -122,7 +122,7 @@ fn every_kind_has_its_files_and_there_are_no_others() {
 #[test]
 fn every_sample_is_valid_by_its_schema_and_an_unknown_member_is_not() {
     for kind in Kind::ALL {
-        let validator = jsonschema::draft202012::new(&schema::of(kind)).unwrap();
+        let validator = jsonschema::draft202012::new(&schema::for_kind(kind)).unwrap();
         let mut data = sample(kind, kind.version())["data"].take();
         assert_eq!(validator.iter_errors(&data).map(|error| error.to_string()).collect::<Vec<_>>(), [""; 0], "{kind}");
         data["unheard_of"] = json!(1);
@@ -134,7 +134,7 @@ fn every_sample_is_valid_by_its_schema_and_an_unknown_member_is_not() {
 fn what_the_schema_requires_is_what_the_decoder_requires() {
     for kind in Kind::ALL {
         let given = sample(kind, kind.version());
-        let validator = jsonschema::draft202012::new(&schema::of(kind)).unwrap();
+        let validator = jsonschema::draft202012::new(&schema::for_kind(kind)).unwrap();
         for name in given["data"].as_object().unwrap().keys() {
             let mut without = given.clone();
             without["data"].as_object_mut().unwrap().remove(name);
@@ -214,7 +214,7 @@ fn a_stored_form_cut_short_is_corrupt_and_never_another_event() {
 fn samples_use_the_optional_members() {
     // A member no sample uses is a member whose form may drift unnoticed. `suggestion` excludes `prediction`.
     for kind in Kind::ALL {
-        let schema = schema::of(kind);
+        let schema = schema::for_kind(kind);
         let used = sample(kind, kind.version());
         let unused: Vec<&String> =
             schema["properties"].as_object().unwrap().keys().filter(|name| used["data"].get(name.as_str()).is_none()).collect();

@@ -258,7 +258,7 @@ fn what_a_failed_run_did_counts_half_in_the_memory_of_an_intent() {
     let index = Index::default().update(Arc::new(history.state));
     let share = |tool: &str| {
         let node = Node::tool(index.state().tools.position(&tool.parse().unwrap()).unwrap());
-        index.recall().shares(0).iter().find(|(used, _)| *used == node).unwrap().1
+        index.intents().shares(0).iter().find(|(used, _)| *used == node).unwrap().1
     };
     let shares = ["fs:read", "zip:pack", "mail:send"].map(share);
     for (share, expected) in shares.into_iter().zip([1.0, 2.0 / 3.0, 1.0 / 3.0]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pml::ask::question;
 use pml::config::Config;
-use pml::core::event::{Event, NewRecord, Outcome, PredictionServed, RankedOutcome, Record, Verdict};
+use pml::core::event::{Event, FeedbackVerdict, NewRecord, Outcome, PredictionServed, RankedOutcome, Record};
 use pml::core::graph::measures::Measures;
 use pml::core::id::{Callee, RecordId, Seq};
 use pml::core::predict::evidence::Evidence;
@@ -89,7 +89,7 @@ impl Office {
             let prediction = self.serve(name, intent, &tools[..at], cause);
             if at == 0 {
                 let target = pml::core::event::FeedbackTarget::Prediction(prediction);
-                let feedback = pml::core::event::FeedbackGiven { target, verdict: Verdict::Accepted };
+                let feedback = pml::core::event::FeedbackGiven { target, verdict: FeedbackVerdict::Accepted };
                 self.append(Event::FeedbackGiven(feedback), None);
             }
             if let Some(tool) = tools.get(at) {

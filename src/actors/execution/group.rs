@@ -72,7 +72,7 @@ impl Group {
                 }
                 self.admitted.push(item);
             }
-            Err(refusal) if refusal.may_heal() => self.waiting.push((item, refusal)),
+            Err(refusal) if refusal.may_be_out_of_order() => self.waiting.push((item, refusal)),
             Err(refusal) => self.refused.push((item, refusal)),
         }
     }

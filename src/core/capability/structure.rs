@@ -1,19 +1,20 @@
-//! The canonical form of a procedure: its calls and the data flow between them, independent of step names and of the order in
-//! which independent calls happened to run.
+//! The canonical form of a procedure: its calls and the data flow between them, independent of step names and of the order in which
+//! independent calls ran.
 //!
-//! Each call gets a label that is refined by the labels around it (Weisfeiler and Leman, 1968) until every call knows its
-//! neighbourhood; calls are renumbered by label and the whole is hashed. Two procedures share an id if their refined labels agree,
-//! which for the few calls of a procedure means: if they are the same.
+//! Each call has a label, refined in rounds by the labels of its neighbours (Weisfeiler and Leman, 1968); the calls are sorted by
+//! label and the whole is hashed. Two procedures have the same id if their refined labels agree, which for the few calls of a
+//! procedure means that they are the same.
 
-use crate::core::digest::{Digestible, Writer};
-use crate::core::id::{Callee, CapabilityId, fnv1a};
+use crate::core::digest::{DigestWriter, Digestible};
+use crate::core::id::{Callee, CapabilityId, fnv1a, mix};
 
-/// Rounds of refinement: data flow further away than this does not tell calls apart any more.
+/// Rounds of refinement, at most; data flow further away than this does not distinguish calls.
 const ROUNDS_MAX: usize = 8;
 
-/// Longest generated name, in calls.
+/// Calls in a generated name, at most.
 const SUMMARY_CALLS: usize = 4;
 
+/// The calls of a procedure and the data flow between them, in canonical order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Structure {
     /// In canonical order.
@@ -23,7 +24,7 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// The canonical structure of `calls` with data flow between their positions, and its identity.
+    /// The id and the canonical structure of `calls` with data flow between their positions.
     /// O(rounds x (calls log calls + flow)).
     pub fn canonical(calls: &[&Callee], flow: &[(usize, usize)]) -> (CapabilityId, Self) {
         let labels = refined_labels(calls, flow);
@@ -44,7 +45,7 @@ impl Structure {
         (structure.identity(&ordered_labels, &labelled), structure)
     }
 
-    /// Over labels, not positions: positions of calls that cannot be told apart are arbitrary, their labels are equal.
+    /// The digest over calls, labels and flow. Labels replace positions, since the order of calls with equal labels is arbitrary.
     fn identity(&self, labels: &[u64], labelled_flow: &[(u64, u64)]) -> CapabilityId {
         let mut hasher = blake3::Hasher::new();
         for (call, label) in self.calls.iter().zip(labels) {
@@ -59,7 +60,7 @@ impl Structure {
         CapabilityId::from_bits(u128::from_be_bytes(bits))
     }
 
-    /// A readable stand-in for a name, in the order data flows: `fs:read > zip:pack`.
+    /// A generated name that lists the calls in the order of data flow: `fs:read > zip:pack`.
     pub fn summary(&self) -> String {
         let mut order: Vec<usize> = (0..self.calls.len()).collect();
         order.sort_by_key(|&at| (self.depth(at), at));
@@ -69,7 +70,7 @@ impl Structure {
         named.chain(rest).collect::<Vec<_>>().join(" > ")
     }
 
-    /// Longest chain of data flow that ends at `at`, cut off at the number of calls where flow loops.
+    /// Length of the longest chain of data flow that ends at `at`; at most the number of calls if the flow has a cycle.
     fn depth(&self, at: usize) -> usize {
         let mut depth = vec![0; self.calls.len()];
         for _ in 0..self.calls.len() {
@@ -82,7 +83,7 @@ impl Structure {
 }
 
 impl Digestible for Structure {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.calls.len());
         for call in &self.calls {
             writer.text(&call.text());
@@ -100,7 +101,7 @@ fn refined_labels(calls: &[&Callee], flow: &[(usize, usize)]) -> Vec<u64> {
         return labels;
     }
     for _ in 0..calls.len().min(ROUNDS_MAX) {
-        // Sums make the neighbourhood a multiset: the order of edges does not matter.
+        // Labels of neighbours are summed, so the order of the flow does not matter.
         let mut next: Vec<u64> = labels.iter().map(|&label| mix(label)).collect();
         for &(from, to) in flow {
             next[to] = next[to].wrapping_add(mix(labels[from] ^ 0x5bd1_e995_0000_0001));
@@ -113,16 +114,9 @@ fn refined_labels(calls: &[&Callee], flow: &[(usize, usize)]) -> Vec<u64> {
 
 fn label_of(call: &Callee) -> u64 {
     match call {
-        Callee::Tool(tool) => tool.own_hash(),
+        Callee::Tool(tool) => tool.text_hash(),
         Callee::Capability(id) => mix(fnv1a(&id.to_bits().to_be_bytes())),
     }
-}
-
-/// The finaliser of `SplitMix64`.
-const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

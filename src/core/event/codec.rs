@@ -1,7 +1,7 @@
-//! Wire types to domain types and back, for every kind: the only place that knows both.
+//! Conversion between wire types and domain types for every kind of event. No other module uses both.
 //!
-//! Decoding JSON gives a [`Refusal`] that names the field; decoding what the log holds gives a [`Corrupt`], because those bytes were
-//! checked before they were written.
+//! An error in JSON is a [`Refusal`] that names the field; an error in bytes from the log is a [`Corrupt`], because they were checked
+//! before they were written.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -16,10 +16,10 @@ use crate::core::id::{Callee, RecordId, Seq};
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
 
-/// The word for "the work is done" among ranked outcomes.
+/// The wire form of [`domain::Outcome::Done`].
 const DONE: &str = "done";
 
-/// Bytes in the log that are not the event they should be.
+/// Bytes in the log that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot decode event '{kind}' v{version}: {problem}")]
 pub struct Corrupt {
@@ -30,7 +30,7 @@ pub struct Corrupt {
 
 macro_rules! for_every_kind {
     ($($kind:ident),* $(,)?) => {
-        /// The event's data as JSON, absent members left out.
+        /// The event's data as JSON, without absent members.
         pub(crate) fn to_json(event: &Event) -> Value {
             let value = match event {
                 $(Event::$kind(data) => serde_json::to_value(wire::$kind::from(data)),)*
@@ -38,7 +38,7 @@ macro_rules! for_every_kind {
             without_nulls(value.expect("wire types are plain data"))
         }
 
-        /// Appends the event's data as JSON, absent members as null: the fast way where nobody minds.
+        /// Appends the event's data as JSON, absent members as null. Faster than [`to_json`], for readers that accept nulls.
         pub(crate) fn write_json(event: &Event, out: &mut Vec<u8>) {
             let written = match event {
                 $(Event::$kind(data) => serde_json::to_writer(out, &wire::$kind::from(data)),)*
@@ -46,7 +46,7 @@ macro_rules! for_every_kind {
             written.expect("writing to memory cannot fail");
         }
 
-        /// Appends the event's data in the log's form.
+        /// Appends the event's data in the form of the log.
         pub(crate) fn to_postcard(event: &Event, out: Vec<u8>) -> Vec<u8> {
             let bytes = match event {
                 $(Event::$kind(data) => postcard::to_extend(&wire::$kind::from(data), out),)*
@@ -60,7 +60,7 @@ macro_rules! for_every_kind {
             }
         }
 
-        /// Reads the log's form.
+        /// Reads the form of the log.
         pub(crate) fn from_postcard(kind: Kind, version: u8, bytes: &[u8]) -> Result<Event, Corrupt> {
             let corrupt = |problem: String| Corrupt { kind: kind.name().to_owned(), version, problem };
             if version != kind.version() {
@@ -75,7 +75,8 @@ macro_rules! for_every_kind {
             }
         }
 
-        pub(super) fn schema_of(kind: Kind) -> schemars::Schema {
+        /// The JSON Schema of the wire type of `kind`.
+        pub(super) fn wire_schema(kind: Kind) -> schemars::Schema {
             match kind {
                 $(Kind::$kind => schemars::schema_for!(wire::$kind<'static>),)*
             }
@@ -99,7 +100,7 @@ for_every_kind!(
     LogForked,
 );
 
-/// Reads the data of any readable version; older ones are upcast to the current domain type.
+/// Reads the data of any readable version; old versions are upcast.
 pub(crate) fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Refusal> {
     match (kind, version) {
         (Kind::ToolRegistered, 0) => upcast_tool_registered_v0(parse_json(json)?).map(Event::ToolRegistered),
@@ -107,7 +108,7 @@ pub(crate) fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Re
     }
 }
 
-/// Version 0 had `tool_id` and `server_id` and no obligatory description.
+/// Version 0 had `tool_id` and `server_id`, and its description was optional.
 fn upcast_tool_registered_v0(old: wire::ToolRegisteredV0<'_>) -> Result<domain::ToolRegistered, Refusal> {
     wire::ToolRegistered {
         tool: old.tool_id,
@@ -125,14 +126,14 @@ fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Refusal> {
     parse_json_at("data", json)
 }
 
-/// Parses `json`, which stands at `root` in the event, or says which field is wrong.
+/// Parses `json`, which is at path `root` of the event; a refusal names the field.
 pub(super) fn parse_json_at<'a, T: Deserialize<'a>>(root: &str, json: &'a str) -> Result<T, Refusal> {
     serde_json::from_str(json).map_err(|error| {
         if error.is_syntax() || error.is_eof() {
             let field = if root.is_empty() { "event" } else { root };
             return Refusal::Malformed { field: field.to_owned(), problem: error.to_string() };
         }
-        // The plain parser does not say where a wrong type stands; the path-tracking one is slower and runs only after a failure.
+        // The plain parser does not report the path of a wrong type; the path-tracking one is slower and runs only after a failure.
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let tracked: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
         let path = tracked.err().map(|error| error.path().to_string()).filter(|path| path != ".");
@@ -140,7 +141,7 @@ pub(super) fn parse_json_at<'a, T: Deserialize<'a>>(root: &str, json: &'a str) -
     })
 }
 
-/// serde's message already names missing and unknown fields; this lifts the name into the `field` of the refusal.
+/// Builds a refusal from serde's message, which names missing and unknown fields; the name goes into the `field` of the refusal.
 fn refusal_from_serde(root: &str, path: Option<&str>, message: &str) -> Refusal {
     let message = message.split(" at line ").next().unwrap_or(message);
     let join = |parent: &str, child: &str| if parent.is_empty() { child.to_owned() } else { format!("{parent}.{child}") };
@@ -157,7 +158,7 @@ fn refusal_from_serde(root: &str, path: Option<&str>, message: &str) -> Refusal 
     Refusal::Invalid { field, problem: message.to_owned() }
 }
 
-/// Drops absent members of the event's own objects. Members inside carried JSON are the sender's and stay.
+/// Drops absent members of the event's own objects. Nulls inside JSON from the sender (schemas, arguments) are kept.
 fn without_nulls(mut value: Value) -> Value {
     fn prune(value: &mut Value) {
         if let Value::Object(members) = value {

@@ -1,11 +1,11 @@
-//! What each kind of event says, in the domain's own types.
+//! The data of each kind of event, in domain types.
 
 use super::Json;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::id::{Callee, ExecutionId, RecordId, Seq, SessionId, StepId, ToolId};
 use crate::core::time::Timestamp;
 
-/// What MCP servers say about a tool's behaviour; each hint may be left out.
+/// MCP's hints about a tool's behaviour; each is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolAnnotations {
     pub title: Option<String>,
@@ -15,10 +15,11 @@ pub struct ToolAnnotations {
     pub open_world: Option<bool>,
 }
 
+/// A tool exists, or its description changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRegistered {
     pub tool: ToolId,
-    /// What people call it; often the second half of the id.
+    /// The display name; often the second half of the id.
     pub name: String,
     pub description: String,
     pub input_schema: Option<Json>,
@@ -26,11 +27,13 @@ pub struct ToolRegistered {
     pub annotations: Option<ToolAnnotations>,
 }
 
+/// A tool no longer exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRemoved {
     pub tool: ToolId,
 }
 
+/// An agent began to work towards an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionStarted {
     pub execution: ExecutionId,
@@ -40,6 +43,7 @@ pub struct ExecutionStarted {
     pub parent: Option<ExecutionId>,
 }
 
+/// A step called a tool or capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepStarted {
     pub execution: ExecutionId,
@@ -48,12 +52,13 @@ pub struct StepStarted {
     pub arguments: Option<Json>,
 }
 
+/// The call of a step returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFinished {
     pub execution: ExecutionId,
     pub step: StepId,
     pub tool: Callee,
-    /// Steps whose output this one used: data flow, not mere order.
+    /// Steps whose output this one used (data flow, not order).
     pub depends_on: Vec<StepId>,
     pub success: bool,
     pub duration_ms: Option<u64>,
@@ -62,6 +67,7 @@ pub struct StepFinished {
     pub result_summary: Option<String>,
 }
 
+/// The agent finished an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionFinished {
     pub execution: ExecutionId,
@@ -70,12 +76,14 @@ pub struct ExecutionFinished {
     pub code: Option<String>,
 }
 
+/// A call of a declared structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StructureNode {
     pub id: StepId,
     pub callee: Callee,
 }
 
+/// A relation between two calls of a declared structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StructureEdge {
     pub from: StepId,
@@ -83,51 +91,57 @@ pub struct StructureEdge {
     pub kind: EdgeKind,
 }
 
-/// The shape of a declared procedure: calls, and how they hang together.
+/// The structure of a declared procedure: its calls and the relations between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Structure {
+pub struct DeclaredStructure {
     pub nodes: Vec<StructureNode>,
     pub edges: Vec<StructureEdge>,
 }
 
+/// A procedure was described before, or besides, its first run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapabilityDeclared {
     pub name: String,
     pub description: String,
-    pub structure: Structure,
+    pub structure: DeclaredStructure,
     pub code: Option<String>,
     pub parameters_schema: Option<Json>,
 }
 
+/// The prediction or suggestion that feedback is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackTarget {
     Prediction(RecordId),
     Suggestion(RecordId),
 }
 
+/// What a user or agent did with a prediction or suggestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FeedbackVerdict {
     Accepted,
     Ignored,
     Rejected,
 }
 
+/// Feedback about a prediction or suggestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedbackGiven {
     pub target: FeedbackTarget,
-    pub verdict: Verdict,
+    pub verdict: FeedbackVerdict,
 }
 
+/// A workflow template was read from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateLoaded {
     pub name: String,
     pub description: String,
-    /// The left tool comes before the right one.
+    /// Pairs of tools: the first comes before the second.
     pub edges: Vec<(ToolId, ToolId)>,
-    /// Of the template's content, so that an edited template is loaded anew.
+    /// Checksum of the content, so that an edited template is loaded again.
     pub checksum: String,
 }
 
+/// One step of a completed execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceStep {
     pub step: StepId,
@@ -138,14 +152,14 @@ pub struct TraceStep {
     pub error_kind: Option<String>,
 }
 
-/// A finished execution, self-contained: everything learnt from an execution is learnt from this record alone.
+/// A completed execution. The record is self-contained: everything learnt from an execution is learnt from it alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceCompleted {
     pub execution: ExecutionId,
     pub session: Option<SessionId>,
     pub agent: Option<String>,
     pub intent: String,
-    /// In the order they ran; `depends_on` carries the data-flow edges.
+    /// In the order they ran; `depends_on` holds the data flow.
     pub steps: Vec<TraceStep>,
     pub success: bool,
     pub started: Timestamp,
@@ -155,6 +169,7 @@ pub struct TraceCompleted {
     pub code: Option<String>,
 }
 
+/// The vector of a text was computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddingComputed {
     pub text_hash: String,
@@ -162,19 +177,21 @@ pub struct EmbeddingComputed {
     pub vector: Vec<f32>,
 }
 
-/// What a prediction ranks: a call, or that the work is done.
+/// What may come next in an execution: a call, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Call(Callee),
     Done,
 }
 
+/// An outcome with its predicted probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedOutcome {
     pub outcome: Outcome,
     pub probability: f64,
 }
 
+/// An impression: a prediction was served.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionServed {
     pub prediction: RecordId,
@@ -185,13 +202,13 @@ pub struct PredictionServed {
     pub threshold: f64,
 }
 
-/// From here on this log goes its own way: what stands before is another log's history, what follows happened here.
+/// The log was forked: the records before this one were copied from another log, those after it belong to this log alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogForked {
-    /// The last record taken over. It stands at the same position in the log this one came from.
+    /// The last copied record; it has the same position in the parent log.
     pub parent_seq: Seq,
-    /// Digest of the state up to there, the same in both.
+    /// Digest of the state up to that record, the same in both logs.
     pub parent_digest: String,
-    /// Settings this log runs under, other than its parent: key and value.
+    /// Settings that differ from those of the parent log: key and value.
     pub settings: Vec<(String, String)>,
 }

@@ -8,6 +8,7 @@ pub const TYPE_PREFIX: &str = "pml.";
 /// Start of the CloudEvents `dataschema`; kind and version follow: `urn:pml:step.finished/v1`.
 pub const SCHEMA_PREFIX: &str = "urn:pml:";
 
+/// The kind of an event; its number is the tag in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -43,6 +44,7 @@ impl Kind {
         Self::LogForked,
     ];
 
+    /// The name on the wire, without [`TYPE_PREFIX`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::ToolRegistered => "tool.registered",
@@ -66,8 +68,8 @@ impl Kind {
         1
     }
 
-    /// Versions this program reads. `tool.registered` version 0 is the shape tools have in the source documents and in dataset
-    /// directories (`tool_id`, `server_id`); it is upcast.
+    /// The versions this program reads. Version 0 of `tool.registered` is the form of the source documents and of dataset directories
+    /// (`tool_id`, `server_id`); it is upcast.
     pub const fn readable_versions(self) -> &'static [u8] {
         match self {
             Self::ToolRegistered => &[0, 1],
@@ -75,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Whether agents may publish it. The rest is the result of pml's own work.
+    /// Whether agents may publish it. The other kinds are written by pml only.
     pub const fn is_publishable(self) -> bool {
         match self {
             Self::ToolRegistered
@@ -94,6 +96,7 @@ impl Kind {
         }
     }
 
+    /// The number of the kind in the log.
     pub const fn tag(self) -> u8 {
         self as u8
     }
@@ -102,6 +105,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.tag() == tag)
     }
 
+    /// The CloudEvents `dataschema` of a version.
     pub fn schema_uri(self, version: u8) -> String {
         format!("{SCHEMA_PREFIX}{self}/v{version}")
     }
@@ -113,7 +117,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The text names no kind.
+/// A text that is not the name of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownKind;
 
@@ -130,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_tags_lead_back_to_their_kind() {
+    fn names_and_tags_convert_back_to_their_kind() {
         for kind in Kind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
             assert_eq!(Kind::from_tag(kind.tag()), Some(kind));

@@ -1,4 +1,4 @@
-//! A record as bytes in the log. The key (seq) is the log's own; the value is:
+//! The stored form of a record. The key (seq) belongs to the log; the value is:
 //!
 //! ```text
 //! format (1 byte) | postcard(kind, version, id, time, recorded_at, source, causation) | postcard(data of that kind and version)
@@ -15,11 +15,11 @@ use super::{Kind, NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
 
-/// First byte of every value; the next layout gets the next number.
+/// The first byte of every value. Another layout gets the next number.
 const FORMAT: u8 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Header<'a> {
+struct RecordHeader<'a> {
     kind: u8,
     version: u8,
     id: [u8; 16],
@@ -30,15 +30,15 @@ struct Header<'a> {
     causation: Option<[u8; 16]>,
 }
 
-/// The value for `fact`, recorded at `recorded_at`.
+/// Encodes `fact`, recorded at `recorded_at`.
 pub fn encode(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
     encode_after(fact, recorded_at, Vec::with_capacity(256))
 }
 
-/// The same, appended to `bytes`: many records in one buffer are one allocation.
+/// Appends the encoded `fact` to `bytes`, so that many records can share one allocation.
 pub(crate) fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: Vec<u8>) -> Vec<u8> {
     let kind = fact.event.kind();
-    let header = Header {
+    let header = RecordHeader {
         kind: kind.tag(),
         version: kind.version(),
         id: fact.id.to_bits().to_be_bytes(),
@@ -52,13 +52,13 @@ pub(crate) fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: 
     codec::to_postcard(&fact.event, bytes)
 }
 
-/// The record stored at `seq`.
+/// Decodes the record stored at `seq`.
 pub fn decode(seq: Seq, bytes: &[u8]) -> Result<Record, Corrupt> {
     let corrupt = |problem: String| Corrupt { kind: "unknown".to_owned(), version: 0, problem };
     let Some((&FORMAT, rest)) = bytes.split_first() else {
         return Err(corrupt(format!("unknown storage format {:?}", bytes.first())));
     };
-    let (header, data): (Header<'_>, _) = postcard::take_from_bytes(rest).map_err(|error| corrupt(error.to_string()))?;
+    let (header, data): (RecordHeader<'_>, _) = postcard::take_from_bytes(rest).map_err(|error| corrupt(error.to_string()))?;
     let kind = Kind::from_tag(header.kind).ok_or_else(|| corrupt(format!("unknown kind tag {}", header.kind)))?;
     let id = |bytes: [u8; 16]| RecordId::from_bits(u128::from_be_bytes(bytes));
     Ok(Record {

@@ -1,4 +1,4 @@
-//! Text that is borrowed from what it was read from wherever that is possible. serde's own `Cow` is copied inside an option.
+//! A string that is borrowed from the input where possible. serde borrows a `Cow` as a field, but copies it inside an `Option`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,6 +7,7 @@ use std::ops::Deref;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
+/// A string read by serde; owned only if it has escapes.
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
 impl Deref for Text<'_> {
@@ -36,7 +37,7 @@ impl<'de> Visitor<'de> for TextVisitor {
         Ok(Cow::Borrowed(text))
     }
 
-    /// Text with escapes has to be put together.
+    /// Text with escapes is not in the input as it is, so it is copied.
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
         Ok(Cow::Owned(text.to_owned()))
     }

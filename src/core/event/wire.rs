@@ -1,7 +1,8 @@
-//! Version 1 of every event's data as it stands on the wire and, in postcard form, in the log. Frozen once released.
+//! The wire types: version 1 of the data of every kind of event, as JSON on the wire and as postcard in the log. Frozen once
+//! released.
 //!
-//! The same types serve JSON and postcard. postcard has no field names, so no field may be skipped or flattened; `codec` drops
-//! absent members when it prints JSON instead. The doc comments become the descriptions in `schemas/`.
+//! postcard has no field names, so no field may be skipped or flattened; `codec` drops absent members when it prints JSON. The doc
+//! comments become the descriptions in `schemas/`, so they are frozen too.
 
 use std::borrow::Cow;
 
@@ -10,11 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-type Text<'a> = Cow<'a, str>;
+type WireText<'a> = Cow<'a, str>;
 
 /// Any JSON value, carried as compact text.
 #[derive(Clone, Debug)]
-pub(crate) struct JsonText<'a>(pub(crate) Text<'a>);
+pub(crate) struct JsonText<'a>(pub(crate) WireText<'a>);
 
 impl Serialize for JsonText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -31,8 +32,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
         if !deserializer.is_human_readable() {
             return <&str>::deserialize(deserializer).map(|text| Self(Cow::Borrowed(text)));
         }
-        // A raw value is only skimmed: it may hold numbers out of range, lone surrogates or nesting without end, which whoever
-        // reads it later could not parse. Parsing and printing also leaves one form whatever the sender's layout.
+        // A raw value is not fully checked: it may contain numbers out of range, lone surrogates or unbounded nesting, which a later
+        // reader could not parse. Parsing and printing also removes the sender's layout.
         let raw = <&RawValue>::deserialize(deserializer)?;
         let value: Value = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
         Ok(Self(Cow::Owned(value.to_string())))
@@ -59,13 +60,13 @@ impl JsonSchema for JsonText<'_> {
 pub(crate) struct ToolRegistered<'a> {
     /// `server:name`; `mcp__server__name`, `server__name` and `server.name` are accepted and normalised.
     #[serde(borrow)]
-    pub(crate) tool: Text<'a>,
+    pub(crate) tool: WireText<'a>,
     /// Must agree with the first half of `tool`.
-    pub(crate) server: Option<Text<'a>>,
+    pub(crate) server: Option<WireText<'a>>,
     /// What people call it; the second half of `tool` if left out.
-    pub(crate) name: Option<Text<'a>>,
+    pub(crate) name: Option<WireText<'a>>,
     #[serde(borrow)]
-    pub(crate) description: Text<'a>,
+    pub(crate) description: WireText<'a>,
     /// JSON Schema of the arguments.
     #[serde(borrow)]
     pub(crate) input_schema: Option<JsonText<'a>>,
@@ -79,7 +80,7 @@ pub(crate) struct ToolRegistered<'a> {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolAnnotations<'a> {
-    pub(crate) title: Option<Text<'a>>,
+    pub(crate) title: Option<WireText<'a>>,
     pub(crate) read_only_hint: Option<bool>,
     pub(crate) destructive_hint: Option<bool>,
     pub(crate) idempotent_hint: Option<bool>,
@@ -90,10 +91,10 @@ pub(crate) struct ToolAnnotations<'a> {
 #[derive(Deserialize)]
 pub(crate) struct ToolRegisteredV0<'a> {
     #[serde(borrow)]
-    pub(crate) tool_id: Text<'a>,
-    pub(crate) server_id: Option<Text<'a>>,
-    pub(crate) name: Option<Text<'a>>,
-    pub(crate) description: Option<Text<'a>>,
+    pub(crate) tool_id: WireText<'a>,
+    pub(crate) server_id: Option<WireText<'a>>,
+    pub(crate) name: Option<WireText<'a>>,
+    pub(crate) description: Option<WireText<'a>>,
     #[serde(borrow)]
     pub(crate) input_schema: Option<JsonText<'a>>,
 }
@@ -103,7 +104,7 @@ pub(crate) struct ToolRegisteredV0<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolRemoved<'a> {
     #[serde(borrow)]
-    pub(crate) tool: Text<'a>,
+    pub(crate) tool: WireText<'a>,
 }
 
 /// An agent begins to work towards an intent.
@@ -112,14 +113,14 @@ pub(crate) struct ToolRemoved<'a> {
 pub(crate) struct ExecutionStarted<'a> {
     /// Chosen by the agent, unique among its open and recent executions.
     #[serde(borrow)]
-    pub(crate) execution: Text<'a>,
+    pub(crate) execution: WireText<'a>,
     /// What is wanted, in natural language.
     #[serde(borrow)]
-    pub(crate) intent: Text<'a>,
-    pub(crate) session: Option<Text<'a>>,
-    pub(crate) agent: Option<Text<'a>>,
+    pub(crate) intent: WireText<'a>,
+    pub(crate) session: Option<WireText<'a>>,
+    pub(crate) agent: Option<WireText<'a>>,
     /// The execution that started this one.
-    pub(crate) parent: Option<Text<'a>>,
+    pub(crate) parent: Option<WireText<'a>>,
 }
 
 /// A tool or capability is being called.
@@ -127,13 +128,13 @@ pub(crate) struct ExecutionStarted<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StepStarted<'a> {
     #[serde(borrow)]
-    pub(crate) execution: Text<'a>,
+    pub(crate) execution: WireText<'a>,
     /// Unique within the execution.
     #[serde(borrow)]
-    pub(crate) step: Text<'a>,
+    pub(crate) step: WireText<'a>,
     /// A tool, or `capability:<id>`.
     #[serde(borrow)]
-    pub(crate) tool: Text<'a>,
+    pub(crate) tool: WireText<'a>,
     /// Secrets are redacted before they are stored.
     #[serde(borrow)]
     pub(crate) arguments: Option<JsonText<'a>>,
@@ -144,21 +145,21 @@ pub(crate) struct StepStarted<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StepFinished<'a> {
     #[serde(borrow)]
-    pub(crate) execution: Text<'a>,
+    pub(crate) execution: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) step: Text<'a>,
+    pub(crate) step: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) tool: Text<'a>,
+    pub(crate) tool: WireText<'a>,
     /// Steps whose output this one used.
     #[serde(default, borrow)]
-    pub(crate) depends_on: Vec<Text<'a>>,
+    pub(crate) depends_on: Vec<WireText<'a>>,
     pub(crate) success: bool,
     pub(crate) duration_ms: Option<u64>,
     /// A short word for the failure: timeout, refused, `not_found`.
-    pub(crate) error_kind: Option<Text<'a>>,
+    pub(crate) error_kind: Option<WireText<'a>>,
     #[serde(borrow)]
     pub(crate) arguments: Option<JsonText<'a>>,
-    pub(crate) result_summary: Option<Text<'a>>,
+    pub(crate) result_summary: Option<WireText<'a>>,
 }
 
 /// The agent is done with an execution.
@@ -166,11 +167,11 @@ pub(crate) struct StepFinished<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecutionFinished<'a> {
     #[serde(borrow)]
-    pub(crate) execution: Text<'a>,
+    pub(crate) execution: WireText<'a>,
     pub(crate) success: bool,
-    pub(crate) error: Option<Text<'a>>,
+    pub(crate) error: Option<WireText<'a>>,
     /// The program that was run, if the execution was one.
-    pub(crate) code: Option<Text<'a>>,
+    pub(crate) code: Option<WireText<'a>>,
 }
 
 /// Somebody describes a procedure before, or beside, its first run.
@@ -178,19 +179,20 @@ pub(crate) struct ExecutionFinished<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct CapabilityDeclared<'a> {
     #[serde(borrow)]
-    pub(crate) name: Text<'a>,
+    pub(crate) name: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) description: Text<'a>,
+    pub(crate) description: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) structure: Structure<'a>,
-    pub(crate) code: Option<Text<'a>>,
+    pub(crate) structure: DeclaredStructure<'a>,
+    pub(crate) code: Option<WireText<'a>>,
     #[serde(borrow)]
     pub(crate) parameters_schema: Option<JsonText<'a>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Structure<'a> {
+#[schemars(rename = "Structure")]
+pub(crate) struct DeclaredStructure<'a> {
     #[serde(borrow)]
     pub(crate) nodes: Vec<StructureNode<'a>>,
     #[serde(default, borrow)]
@@ -201,19 +203,19 @@ pub(crate) struct Structure<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StructureNode<'a> {
     #[serde(borrow)]
-    pub(crate) id: Text<'a>,
+    pub(crate) id: WireText<'a>,
     /// A tool, or `capability:<id>`.
     #[serde(borrow)]
-    pub(crate) tool: Text<'a>,
+    pub(crate) tool: WireText<'a>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StructureEdge<'a> {
     #[serde(borrow)]
-    pub(crate) from: Text<'a>,
+    pub(crate) from: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) to: Text<'a>,
+    pub(crate) to: WireText<'a>,
     pub(crate) kind: StructureEdgeKind,
 }
 
@@ -230,14 +232,15 @@ pub(crate) enum StructureEdgeKind {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FeedbackGiven<'a> {
-    pub(crate) prediction: Option<Text<'a>>,
-    pub(crate) suggestion: Option<Text<'a>>,
-    pub(crate) verdict: Verdict,
+    pub(crate) prediction: Option<WireText<'a>>,
+    pub(crate) suggestion: Option<WireText<'a>>,
+    pub(crate) verdict: FeedbackVerdict,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+#[schemars(rename = "Verdict")]
+pub(crate) enum FeedbackVerdict {
     Accepted,
     Ignored,
     Rejected,
@@ -248,13 +251,13 @@ pub(crate) enum Verdict {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TemplateLoaded<'a> {
     #[serde(borrow)]
-    pub(crate) name: Text<'a>,
+    pub(crate) name: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) description: Text<'a>,
+    pub(crate) description: WireText<'a>,
     /// Pairs of tools: the first comes before the second.
-    pub(crate) edges: Vec<(Text<'a>, Text<'a>)>,
+    pub(crate) edges: Vec<(WireText<'a>, WireText<'a>)>,
     #[serde(borrow)]
-    pub(crate) checksum: Text<'a>,
+    pub(crate) checksum: WireText<'a>,
 }
 
 /// A finished execution, self-contained. Written by pml.
@@ -262,11 +265,11 @@ pub(crate) struct TemplateLoaded<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TraceCompleted<'a> {
     #[serde(borrow)]
-    pub(crate) execution: Text<'a>,
-    pub(crate) session: Option<Text<'a>>,
-    pub(crate) agent: Option<Text<'a>>,
+    pub(crate) execution: WireText<'a>,
+    pub(crate) session: Option<WireText<'a>>,
+    pub(crate) agent: Option<WireText<'a>>,
     #[serde(borrow)]
-    pub(crate) intent: Text<'a>,
+    pub(crate) intent: WireText<'a>,
     /// In the order they ran.
     #[serde(borrow)]
     pub(crate) steps: Vec<TraceStep<'a>>,
@@ -277,21 +280,21 @@ pub(crate) struct TraceCompleted<'a> {
     pub(crate) ended_us: i64,
     /// Closed by the time limit, not by the agent.
     pub(crate) abandoned: bool,
-    pub(crate) code: Option<Text<'a>>,
+    pub(crate) code: Option<WireText<'a>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TraceStep<'a> {
     #[serde(borrow)]
-    pub(crate) step: Text<'a>,
+    pub(crate) step: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) tool: Text<'a>,
+    pub(crate) tool: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) depends_on: Vec<Text<'a>>,
+    pub(crate) depends_on: Vec<WireText<'a>>,
     pub(crate) success: bool,
     pub(crate) duration_ms: Option<u64>,
-    pub(crate) error_kind: Option<Text<'a>>,
+    pub(crate) error_kind: Option<WireText<'a>>,
 }
 
 /// The vector of a text. Written by pml.
@@ -300,9 +303,9 @@ pub(crate) struct TraceStep<'a> {
 pub(crate) struct EmbeddingComputed<'a> {
     /// Lower-case hexadecimal BLAKE3 of the text.
     #[serde(borrow)]
-    pub(crate) text_hash: Text<'a>,
+    pub(crate) text_hash: WireText<'a>,
     #[serde(borrow)]
-    pub(crate) model: Text<'a>,
+    pub(crate) model: WireText<'a>,
     /// Length of `vector`.
     pub(crate) dim: u32,
     pub(crate) vector: Vec<f32>,
@@ -313,12 +316,12 @@ pub(crate) struct EmbeddingComputed<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PredictionServed<'a> {
     #[serde(borrow)]
-    pub(crate) prediction: Text<'a>,
-    pub(crate) execution: Option<Text<'a>>,
+    pub(crate) prediction: WireText<'a>,
+    pub(crate) execution: Option<WireText<'a>>,
     /// The last record the answer rests on.
     pub(crate) based_on_seq: u64,
     #[serde(borrow)]
-    pub(crate) model: Text<'a>,
+    pub(crate) model: WireText<'a>,
     #[serde(borrow)]
     pub(crate) ranked: Vec<RankedOutcome<'a>>,
     pub(crate) threshold: f64,
@@ -329,7 +332,7 @@ pub(crate) struct PredictionServed<'a> {
 pub(crate) struct RankedOutcome<'a> {
     /// A tool, `capability:<id>`, or `done`.
     #[serde(borrow)]
-    pub(crate) item: Text<'a>,
+    pub(crate) item: WireText<'a>,
     pub(crate) p: f64,
 }
 
@@ -341,7 +344,7 @@ pub(crate) struct LogForked<'a> {
     pub(crate) parent_seq: u64,
     /// Digest of the state up to there, the same in both logs.
     #[serde(borrow)]
-    pub(crate) parent_digest: Text<'a>,
+    pub(crate) parent_digest: WireText<'a>,
     /// Pairs of key and value: what is configured otherwise than in the log it came from.
-    pub(crate) settings: Vec<(Text<'a>, Text<'a>)>,
+    pub(crate) settings: Vec<(WireText<'a>, WireText<'a>)>,
 }

@@ -1,7 +1,7 @@
-//! Adamic-Adar: two nodes are related by the neighbours they share, the more so the fewer others those neighbours have.
+//! Adamic-Adar index: relates two nodes by the neighbours they share; a shared neighbour counts more the fewer neighbours it has.
 //!
 //! AA(u, v) = sum over common neighbours x of mean(w(u, x), w(x, v)) / ln(deg x), at least 0 and without an upper bound. Neighbours
-//! count without direction, deg is their number, and each leg weighs as the stronger direction, so AA(u, v) = AA(v, u).
+//! count without direction, deg is their number, and each leg has the weight of its stronger direction, so AA(u, v) = AA(v, u).
 //!
 //! O(deg u + deg v): both rows are sorted.
 //!
@@ -9,23 +9,24 @@
 
 use std::cmp::Ordering;
 
-use super::adjacency::{Adjacency, real};
+use super::adjacency::{Adjacency, as_f64};
 
-/// The score at which nodes that no edge joins count as fully related (S0).
-pub const FULL: f64 = 2.0;
+/// The index from which two nodes that no edge joins count as fully related (S0).
+pub const FULLY_RELATED: f64 = 2.0;
 
+/// The Adamic-Adar index of two nodes.
 pub fn adamic_adar(graph: &Adjacency, one: u32, other: u32) -> f64 {
-    let (mut left, mut right) = (graph.both(one), graph.both(other));
+    let (mut left, mut right) = (graph.undirected(one), graph.undirected(other));
     let mut sum = 0.0;
     while let ([a, left_rest @ ..], [b, right_rest @ ..]) = (left, right) {
         match a.to.cmp(&b.to) {
             Ordering::Less => left = left_rest,
             Ordering::Greater => right = right_rest,
             Ordering::Equal => {
-                let degree = graph.both(a.to).len();
-                // ln 1 = 0: a neighbour that knows nobody else joins nobody.
+                let degree = graph.undirected(a.to).len();
+                // ln 1 = 0: a neighbour with one link joins no pair.
                 if degree > 1 {
-                    sum += f64::midpoint(a.weight, b.weight) / real(degree).ln();
+                    sum += f64::midpoint(a.weight, b.weight) / as_f64(degree).ln();
                 }
                 (left, right) = (left_rest, right_rest);
             }
@@ -34,13 +35,17 @@ pub fn adamic_adar(graph: &Adjacency, one: u32, other: u32) -> f64 {
     sum
 }
 
-/// How related `node` is to the nearest of `context`, 0 to 1: 1 if an edge of the log joins them in either direction, else AA / 2.
-/// Guessed links are too weak to be a proof; they count through the neighbours they make. Empty context: 0.
+/// Relatedness of `node` to the most related node of `context`, 0 to 1: 1 if an edge of the log joins them in either direction, else
+/// AA / [`FULLY_RELATED`], at most 1. Guessed links join nothing directly; they count as neighbours only. 0 if the context is empty.
 pub fn relatedness(graph: &Adjacency, node: u32, context: &[u32]) -> f64 {
     let joined = |from, to| graph.link(from, to).is_some_and(|link| !link.kind.is_guess());
     let others = context.iter().filter(|other| **other != node);
     let related = |&other: &u32| {
-        if joined(node, other) || joined(other, node) { 1.0 } else { (adamic_adar(graph, node, other) / FULL).min(1.0) }
+        if joined(node, other) || joined(other, node) {
+            1.0
+        } else {
+            (adamic_adar(graph, node, other) / FULLY_RELATED).min(1.0)
+        }
     };
     others.map(related).fold(0.0, f64::max)
 }

@@ -1,11 +1,11 @@
-//! An immutable picture of the graph for the measures: weighted rows by node, outwards, inwards and both, sparse.
+//! The graph of one state in sparse, immutable form, for the measures: weighted links by node, outgoing, incoming and undirected.
 //!
-//! Nodes are numbered in the order of their ids, tools first. So the smaller index is the smaller id, and whatever is computed
-//! from this picture is the same, bit for bit, in whichever order the tools became known.
+//! Nodes are indexed in the order of their ids, tools first. So the smaller index has the smaller id, and every measure is the same,
+//! bit for bit, in whichever order the tools became known.
 //!
-//! A pair of nodes has one [`Link`] per direction: its weight is the largest of kind x source (ALGORITHMS 4). A call that follows
-//! itself says nothing about how tools relate, so loops are left out. What cold start guesses ([`super::cold_start`]) fills in only
-//! where nothing is known.
+//! A pair of nodes has one [`Link`] per direction: its weight is the largest of kind x source (ALGORITHMS 4). Loops are left out,
+//! since a call that follows itself says nothing about how tools relate. A guess of [`super::cold_start`] is used only for a pair
+//! that no edge joins.
 //!
 //! Building takes O(edges log edges) time and O(nodes + edges) memory.
 
@@ -14,18 +14,18 @@ use super::path;
 use super::{Node, NodeKind};
 use crate::core::state::State;
 
-/// How a link came about: an edge of the log, or a guess from what tools look like.
+/// The origin of a link: an edge learnt from the log, or a guess from the tools' descriptions and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkKind {
     Edge(EdgeKind),
-    /// Descriptions that nearly say the same.
+    /// The descriptions are nearly the same.
     Similar,
-    /// Tools of one server.
+    /// The tools belong to one server.
     Category,
 }
 
 impl LinkKind {
-    /// Weaker than any edge of the log can be. No source gives a number.
+    /// Weaker than any edge of the log. No source gives a number.
     const CATEGORY_WEIGHT: f64 = 0.2;
 
     pub const fn name(self) -> &'static str {
@@ -36,7 +36,7 @@ impl LinkKind {
         }
     }
 
-    /// Before the source is taken into account. Similar tools may stand in for each other.
+    /// The weight before that of the source. Similar tools count as alternatives.
     pub const fn weight(self) -> f64 {
         match self {
             Self::Edge(kind) => kind.weight(),
@@ -50,14 +50,14 @@ impl LinkKind {
     }
 }
 
-/// A link that is not in the log, between two nodes that stand in no order.
+/// An undirected link that is not in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Guess {
     pub ends: (Node, Node),
     pub kind: LinkKind,
 }
 
-/// One neighbour, seen from one end.
+/// A neighbour of a node, with the strongest edge to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Index of the neighbour.
@@ -66,9 +66,9 @@ pub struct Link {
     /// Kind and source of the edge that gave the weight.
     pub kind: LinkKind,
     pub source: EdgeSource,
-    /// Of all kinds together.
+    /// Summed over all kinds.
     pub observations: u32,
-    /// Weight for questions of order ([`path::order_weight`]); 0 if the pair stands in no order.
+    /// [`path::order_weight`] of the edge; 0 if it does not order the pair.
     pub order: f64,
 }
 
@@ -86,6 +86,7 @@ impl Link {
     }
 }
 
+/// The links of every node, by index.
 #[derive(Clone, Debug, Default)]
 pub struct Adjacency {
     /// By index.
@@ -93,35 +94,36 @@ pub struct Adjacency {
     /// Index by position in the state's tables.
     tools: Vec<u32>,
     capabilities: Vec<u32>,
-    out: Rows,
-    into: Rows,
-    both: Rows,
-    known: usize,
+    outgoing: LinkRows,
+    incoming: LinkRows,
+    undirected: LinkRows,
+    /// Ordered pairs that the log joins.
+    edge_count: usize,
 }
 
 impl Adjacency {
-    /// Edges of the graph, members of capabilities as `contains`, and `guesses`.
-    pub fn of(state: &State, guesses: &[Guess]) -> Self {
+    /// Builds the links from the edges of the graph, the members of capabilities (`contains`), and `guesses`.
+    pub fn from_state(state: &State, guesses: &[Guess]) -> Self {
         let tools = state.tools.positions().map(Node::tool);
-        let mut picture = Self::numbered(tools.chain(state.capabilities.positions().map(Node::capability)).collect());
+        let mut adjacency = Self::numbered(tools.chain(state.capabilities.positions().map(Node::capability)).collect());
         let counted = state.graph.edges().map(|(&(from, to, kind), counter)| (from, to, kind, *counter));
         let members = state.capabilities.positions().flat_map(|position| {
             let capability = state.capabilities.at(position);
             let edge = |member: &Node| (Node::capability(position), *member, EdgeKind::Contains, capability.membership());
             capability.members.iter().map(edge).collect::<Vec<_>>()
         });
-        let index = |node| picture.index(node).expect("edges join nodes of the tables");
+        let index = |node| adjacency.index(node).expect("edges join nodes of the tables");
         let links =
             counted.chain(members).map(|(from, to, kind, counter)| (index(from), Link::edge(index(to), kind, &counter)));
         let mut links = merged(links.collect());
-        picture.known = links.len();
+        adjacency.edge_count = links.len();
         let joined = |from: u32, to: u32| links.binary_search_by(|(node, link)| (*node, link.to).cmp(&(from, to))).is_ok();
-        let ends = |guess: &Guess| Some((picture.index(guess.ends.0)?, picture.index(guess.ends.1)?, guess.kind));
+        let ends = |guess: &Guess| Some((adjacency.index(guess.ends.0)?, adjacency.index(guess.ends.1)?, guess.kind));
         let fresh = guesses.iter().filter_map(ends).filter(|&(a, b, _)| !joined(a, b) && !joined(b, a));
         let fresh: Vec<_> = fresh.flat_map(|(a, b, kind)| [(a, Link::guess(b, kind)), (b, Link::guess(a, kind))]).collect();
         links.extend(fresh);
-        picture.fill(links);
-        picture
+        adjacency.set_links(links);
+        adjacency
     }
 
     fn numbered(nodes: Vec<Node>) -> Self {
@@ -136,11 +138,12 @@ impl Adjacency {
         Self { nodes, tools: by_tool, capabilities: by_capability, ..Self::default() }
     }
 
-    fn fill(&mut self, links: Vec<(u32, Link)>) {
-        let out = merged(links);
-        let into = merged(out.iter().map(|&(from, link)| (link.to, Link { to: from, ..link })).collect());
-        let both = merged(out.iter().chain(&into).copied().collect());
-        [self.out, self.into, self.both] = [out, into, both].map(|links| Rows::new(self.nodes.len(), links));
+    fn set_links(&mut self, links: Vec<(u32, Link)>) {
+        let outgoing = merged(links);
+        let incoming = merged(outgoing.iter().map(|&(from, link)| (link.to, Link { to: from, ..link })).collect());
+        let undirected = merged(outgoing.iter().chain(&incoming).copied().collect());
+        [self.outgoing, self.incoming, self.undirected] =
+            [outgoing, incoming, undirected].map(|links| LinkRows::new(self.nodes.len(), links));
     }
 
     pub fn len(&self) -> usize {
@@ -159,7 +162,7 @@ impl Adjacency {
         self.nodes[index as usize]
     }
 
-    /// `None` for a node that came after this picture was taken.
+    /// The index of a node; `None` if the node is newer than the state this was built from.
     pub fn index(&self, node: Node) -> Option<u32> {
         match node.kind() {
             NodeKind::Tool(position) => self.tools.get(position as usize).copied(),
@@ -167,54 +170,49 @@ impl Adjacency {
         }
     }
 
-    /// Whom this node points to, by index.
+    /// The nodes this node points to, by index.
     pub fn outgoing(&self, index: u32) -> &[Link] {
-        self.out.row(index)
+        self.outgoing.row(index)
     }
 
-    /// Who points to this node, by index.
+    /// The nodes that point to this node, by index.
     pub fn incoming(&self, index: u32) -> &[Link] {
-        self.into.row(index)
+        self.incoming.row(index)
     }
 
-    /// Distinct neighbours whatever the direction, each with the stronger of the two weights, by index.
-    pub fn both(&self, index: u32) -> &[Link] {
-        self.both.row(index)
+    /// The neighbours in either direction, each once with the stronger of the two weights, by index.
+    pub fn undirected(&self, index: u32) -> &[Link] {
+        self.undirected.row(index)
     }
 
+    /// The link from one node to another, if there is one.
     pub fn link(&self, from: u32, to: u32) -> Option<&Link> {
         let row = self.outgoing(from);
         row.binary_search_by_key(&to, |link| link.to).ok().map(|at| &row[at])
     }
 
-    /// Ordered pairs that the log joins. Guesses do not count: a graph of guesses is a graph that knows nothing.
+    /// How many ordered pairs the log joins. Guesses do not count, since nothing was observed about them.
     pub fn edge_count(&self) -> usize {
-        self.known
+        self.edge_count
     }
 
     /// Share of the possible ordered pairs that the log joins, 0 to 1.
     pub fn density(&self) -> f64 {
         let possible = self.nodes.len() * self.nodes.len().saturating_sub(1);
-        if possible == 0 { 0.0 } else { real(self.known) / real(possible) }
+        if possible == 0 { 0.0 } else { as_f64(self.edge_count) / as_f64(possible) }
     }
 }
 
 /// Compressed sparse rows: the links of node `n` are `links[starts[n]..starts[n + 1]]`.
 #[derive(Clone, Debug, Default)]
-struct Rows {
+struct LinkRows {
     starts: Vec<usize>,
     links: Vec<Link>,
 }
 
-impl Rows {
+impl LinkRows {
     fn new(nodes: usize, sorted: Vec<(u32, Link)>) -> Self {
-        let mut starts = vec![0; nodes + 1];
-        for (from, _) in &sorted {
-            starts[*from as usize + 1] += 1;
-        }
-        for node in 0..nodes {
-            starts[node + 1] += starts[node];
-        }
+        let starts = row_starts(nodes, sorted.iter().map(|(from, _)| *from));
         Self { starts, links: sorted.into_iter().map(|(_, link)| link).collect() }
     }
 
@@ -223,7 +221,20 @@ impl Rows {
     }
 }
 
-/// Sorted by ends, without loops, one link per ordered pair: the strongest, with what the others add.
+/// Where the entries of each row start if entries are sorted by row, and the end; `owners` holds the row of each entry.
+pub(super) fn row_starts(rows: usize, owners: impl Iterator<Item = u32>) -> Vec<usize> {
+    let mut starts = vec![0; rows + 1];
+    for owner in owners {
+        starts[owner as usize + 1] += 1;
+    }
+    for row in 0..rows {
+        starts[row + 1] += starts[row];
+    }
+    starts
+}
+
+/// The links sorted by ends, without loops, merged to one per ordered pair: the strongest, with the sum of the observations and the
+/// largest order weight.
 fn merged(mut links: Vec<(u32, Link)>) -> Vec<(u32, Link)> {
     links.retain(|(from, link)| *from != link.to);
     links.sort_by(|(a, x), (b, y)| (a, x.to).cmp(&(b, y.to)).then(y.weight.total_cmp(&x.weight)).then(x.kind.cmp(&y.kind)));
@@ -239,7 +250,7 @@ fn merged(mut links: Vec<(u32, Link)>) -> Vec<(u32, Link)> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "numbers of nodes and edges stay far below 2^52")]
-pub(super) fn real(count: usize) -> f64 {
+pub(super) fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
@@ -247,13 +258,13 @@ pub(super) fn real(count: usize) -> f64 {
 impl Adjacency {
     /// Tools `0..nodes` joined by observed edges of these weights, each of which also orders its ends.
     pub(super) fn from_weights(nodes: u32, edges: &[(u32, u32, f64)]) -> Self {
-        let mut picture = Self::numbered((0..nodes).map(Node::tool).collect());
+        let mut adjacency = Self::numbered((0..nodes).map(Node::tool).collect());
         let (kind, source) = (LinkKind::Edge(EdgeKind::Provides), EdgeSource::Observed);
         let link = |&(from, to, weight)| (from, Link { to, weight, kind, source, observations: 1, order: weight });
         let links = merged(edges.iter().map(link).collect());
-        picture.known = links.len();
-        picture.fill(links);
-        picture
+        adjacency.edge_count = links.len();
+        adjacency.set_links(links);
+        adjacency
     }
 }
 
@@ -283,14 +294,14 @@ mod tests {
             state.graph.observe((tool(0), tool(1), EdgeKind::Sequence), true, Seq(1));
         }
         state.graph.observe((tool(1), tool(1), EdgeKind::Sequence), true, Seq(1));
-        let picture = Adjacency::of(&state, &[]);
-        assert_eq!(picture.indices().map(|index| picture.node(index)).collect::<Vec<_>>(), [tool(1), tool(2), tool(0)]);
-        let link = picture.link(2, 0).unwrap();
+        let adjacency = Adjacency::from_state(&state, &[]);
+        assert_eq!(adjacency.indices().map(|index| adjacency.node(index)).collect::<Vec<_>>(), [tool(1), tool(2), tool(0)]);
+        let link = adjacency.link(2, 0).unwrap();
         assert_eq!((link.kind, link.source), (LinkKind::Edge(EdgeKind::Dependency), EdgeSource::Template));
         assert_eq!((link.weight, link.observations), (0.5, 3));
-        assert_eq!((picture.incoming(0).len(), picture.outgoing(0).len(), picture.both(0).len()), (1, 0, 1));
-        assert_eq!(picture.edge_count(), 1, "a loop is no edge between two nodes");
-        assert!((picture.density() - 1.0 / 6.0).abs() < 1e-12);
+        assert_eq!((adjacency.incoming(0).len(), adjacency.outgoing(0).len(), adjacency.undirected(0).len()), (1, 0, 1));
+        assert_eq!(adjacency.edge_count(), 1, "a loop is no edge between two nodes");
+        assert!((adjacency.density() - 1.0 / 6.0).abs() < 1e-12);
     }
 
     #[test]
@@ -299,11 +310,11 @@ mod tests {
         state.graph.observe((tool(1), tool(0), EdgeKind::Sequence), true, Seq(1));
         let guess = |a, b, kind| Guess { ends: (tool(a), tool(b)), kind };
         let guesses = [guess(0, 1, LinkKind::Category), guess(1, 2, LinkKind::Category), guess(1, 2, LinkKind::Similar)];
-        let picture = Adjacency::of(&state, &guesses);
-        assert_eq!(picture.link(0, 1), None);
-        let (there, back) = (picture.link(1, 2).unwrap(), picture.link(2, 1).unwrap());
+        let adjacency = Adjacency::from_state(&state, &guesses);
+        assert_eq!(adjacency.link(0, 1), None);
+        let (there, back) = (adjacency.link(1, 2).unwrap(), adjacency.link(2, 1).unwrap());
         assert_eq!((there.kind, there.source, back.kind), (LinkKind::Similar, EdgeSource::Template, LinkKind::Similar));
         assert!((there.weight - 0.3).abs() < 1e-12);
-        assert_eq!(picture.edge_count(), 1);
+        assert_eq!(adjacency.edge_count(), 1);
     }
 }

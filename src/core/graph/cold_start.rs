@@ -1,41 +1,41 @@
-//! Links for tools that nobody has used together yet: tools of one server, and tools whose descriptions nearly say the same (S0).
+//! Guessed links between tools that were not used together yet: tools of one server, and tools with similar descriptions (S0).
 //!
-//! They are guesses: weak, marked as template, never in the log and so never in the digest, and outdone by anything known about the
-//! same pair. Both kinds are bounded per tool, so the graph stays sparse however many tools a server has.
+//! Guesses are weak, have the source `template`, are never in the log or the digest, and give way to any edge of the same pair.
+//! Both kinds are bounded per tool, so the graph stays sparse however many tools a server has.
 //!
-//! O(tools) for categories; similar descriptions cost what [`similar_pairs`] says, and are found anew only when tools or vectors
-//! have changed.
+//! O(tools) for categories and the cost of [`similar_pairs`] for similar descriptions; recomputed only when tools or vectors change.
 
 use super::Node;
 use super::adjacency::{Guess, LinkKind};
 use super::similar::similar_pairs;
 use crate::core::state::State;
 
-/// A tool is joined with the next ones of its server in the order of ids, round to the first: enough to hang together.
+/// How many next tools of its server a tool is linked to. The order is that of the ids, closed to a ring, so a server is connected.
 pub const CATEGORY_NEXT: usize = 2;
-/// Similar tools joined with one tool, at most.
+/// Similar tools linked to one tool, at most.
 pub const SIMILAR_MAX: usize = 3;
-/// Cosine from which two descriptions nearly say the same.
+/// Cosine from which two descriptions count as similar.
 pub const SIMILAR_COSINE_MIN: f32 = 0.85;
 
-/// Which guesses are wanted.
+/// Which kinds of guesses are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdStart {
     pub category_edges: bool,
     pub similar_edges: bool,
 }
 
+/// The guesses for one state.
 #[derive(Clone, Debug, Default)]
 pub struct ColdEdges {
     pub guesses: Vec<Guess>,
-    /// Of everything the guesses depend on.
+    /// Hash of everything the guesses depend on.
     fingerprint: u64,
 }
 
 impl ColdEdges {
-    /// `vectors` by tool position; one that is missing, or lies beyond the end, is not known. `previous` is given back when nothing
-    /// it depends on has changed.
-    pub fn of(state: &State, settings: ColdStart, vectors: &[Option<&[f32]>], previous: Option<&Self>) -> Self {
+    /// Computes the guesses, or returns `previous` if nothing they depend on has changed. `vectors` are those of the tools, by
+    /// position; a missing one, or one beyond the end, is unknown.
+    pub fn compute(state: &State, settings: ColdStart, vectors: &[Option<&[f32]>], previous: Option<&Self>) -> Self {
         let offered = |position: &u32| {
             let tool = state.tools.at(*position);
             !tool.is_stub() && !tool.removed
@@ -58,13 +58,13 @@ impl ColdEdges {
     }
 }
 
-/// Ids begin with the server, so the tools of one stand together.
+/// Links within each server. Ids begin with the server, so in the order of ids the tools of one server are adjacent.
 fn categories(state: &State, tools: &[u32]) -> Vec<Guess> {
     let server = |position: &u32| state.tools.at(*position).id.server();
     let mut guesses = Vec::new();
     for tools in tools.chunk_by(|a, b| server(a) == server(b)) {
         for (at, first) in tools.iter().enumerate() {
-            // A ring of two or three is closed before everybody has reached two further.
+            // In a ring of two or three tools, a second step would repeat a link.
             for step in 1..=CATEGORY_NEXT.min(tools.len() / 2) {
                 let next = tools[(at + step) % tools.len()];
                 guesses.push(Guess { ends: (Node::tool(*first), Node::tool(next)), kind: LinkKind::Category });
@@ -76,7 +76,7 @@ fn categories(state: &State, tools: &[u32]) -> Vec<Guess> {
 
 fn fingerprint(settings: ColdStart, tools: &[u32], vectors: &[Option<&[f32]>]) -> u64 {
     let switches = [u32::from(settings.category_edges), u32::from(settings.similar_edges)];
-    // A missing vector differs from every vector by a word that is no finite number.
+    // A missing vector is a word that is the bits of no finite number, so it differs from every vector.
     let values = vectors.iter().flat_map(|vector| match vector {
         Some(vector) => vector.iter().map(|value| value.to_bits()).collect(),
         None => vec![u32::MAX],
@@ -107,7 +107,7 @@ mod tests {
             registered(&mut state, id);
         }
         let digest = state.digest();
-        let guesses = ColdEdges::of(&state, settings, vectors, None).guesses;
+        let guesses = ColdEdges::compute(&state, settings, vectors, None).guesses;
         let expected: Vec<_> =
             expected.iter().map(|&(a, b, kind)| Guess { ends: (Node::tool(a), Node::tool(b)), kind }).collect();
         assert_eq!(guesses, expected);
@@ -126,10 +126,10 @@ mod tests {
         for id in &many {
             registered(&mut state, id);
         }
-        assert_eq!(ColdEdges::of(&state, settings, &[], None).guesses.len(), 50 * CATEGORY_NEXT);
+        assert_eq!(ColdEdges::compute(&state, settings, &[], None).guesses.len(), 50 * CATEGORY_NEXT);
         state.tools.remove(&"a:10".parse().unwrap());
-        assert_eq!(ColdEdges::of(&state, settings, &[], None).guesses.len(), 49 * CATEGORY_NEXT);
-        assert_eq!(ColdEdges::of(&state, ColdStart::default(), &[], None).guesses, []);
+        assert_eq!(ColdEdges::compute(&state, settings, &[], None).guesses.len(), 49 * CATEGORY_NEXT);
+        assert_eq!(ColdEdges::compute(&state, ColdStart::default(), &[], None).guesses, []);
     }
 
     #[test]
@@ -149,14 +149,14 @@ mod tests {
             registered(&mut state, id);
         }
         let vectors: [Option<&[f32]>; 2] = [Some(&[1.0, 0.0]), Some(&[0.0, 1.0])];
-        let first = ColdEdges::of(&state, settings, &vectors, None);
+        let first = ColdEdges::compute(&state, settings, &vectors, None);
         let marked =
             ColdEdges { guesses: vec![Guess { ends: (Node::tool(7), Node::tool(8)), kind: LinkKind::Similar }], ..first };
-        assert_eq!(ColdEdges::of(&state, settings, &vectors, Some(&marked)).guesses, marked.guesses);
+        assert_eq!(ColdEdges::compute(&state, settings, &vectors, Some(&marked)).guesses, marked.guesses);
         let moved: [Option<&[f32]>; 2] = [Some(&[1.0, 0.0]), Some(&[1.0, 0.0])];
-        assert_eq!(ColdEdges::of(&state, settings, &moved, Some(&marked)).guesses.len(), 1);
-        assert_eq!(ColdEdges::of(&state, settings, &[], Some(&marked)).guesses, []);
+        assert_eq!(ColdEdges::compute(&state, settings, &moved, Some(&marked)).guesses.len(), 1);
+        assert_eq!(ColdEdges::compute(&state, settings, &[], Some(&marked)).guesses, []);
         registered(&mut state, "a:y");
-        assert_ne!(ColdEdges::of(&state, settings, &vectors, Some(&marked)).guesses, marked.guesses);
+        assert_ne!(ColdEdges::compute(&state, settings, &vectors, Some(&marked)).guesses, marked.guesses);
     }
 }

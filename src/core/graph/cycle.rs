@@ -1,4 +1,4 @@
-//! Cycle detection with the offending path, for relations that must stay acyclic: containment, dependency, data flow of one run.
+//! Cycle detection that returns the cycle, for relations that must be acyclic: containment, dependency, data flow of one run.
 
 use std::hash::Hash;
 

@@ -1,26 +1,26 @@
-//! Typed edges and what is known about each: counters, source, weight (ALGORITHMS 4, S3 2.3).
+//! Typed edges: kinds, sources, counters and weights (ALGORITHMS 4, S3 2.3).
 
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::id::Seq;
 
 /// Successful observations after which an inferred or declared edge counts as observed (S3, ADR-041).
 pub const PROMOTION_SUCCESSES: u32 = 3;
 
-/// What an edge means. One kind never overwrites another: a pair has at most one edge of each.
+/// The meaning of an edge. A pair of nodes has at most one edge of each kind, and kinds do not overwrite each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EdgeKind {
-    /// Must run before.
+    /// The first must run before the second.
     Dependency,
-    /// A capability calls a member.
+    /// The first, a capability, calls the second.
     Contains,
-    /// Its output is used: data flow.
+    /// The second used the output of the first: data flow.
     Provides,
-    /// May stand in for.
+    /// The first may replace the second.
     Alternative,
-    /// Came before, without data flow.
+    /// The first came before the second, without data flow.
     Sequence,
-    /// Came before under a condition.
+    /// The first came before the second under a condition.
     Conditional,
 }
 
@@ -39,7 +39,7 @@ impl EdgeKind {
         }
     }
 
-    /// S3 2.3 and S2; provides, alternative and conditional by ALGORITHMS 4.
+    /// The weight of the kind: S3 2.3 and S2; provides, alternative and conditional by ALGORITHMS 4.
     pub const fn weight(self) -> f64 {
         match self {
             Self::Dependency => 1.0,
@@ -51,14 +51,14 @@ impl EdgeKind {
     }
 }
 
-/// How much an edge is believed.
+/// The evidence for an edge, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeSource {
     /// Only declared, by a template or a capability's structure.
     Template,
-    /// Seen, not yet often enough.
+    /// Observed, but with fewer than [`PROMOTION_SUCCESSES`] successes.
     Inferred,
-    /// Seen to succeed [`PROMOTION_SUCCESSES`] times.
+    /// Observed in at least [`PROMOTION_SUCCESSES`] successful runs.
     Observed,
 }
 
@@ -71,7 +71,7 @@ impl EdgeSource {
         }
     }
 
-    /// S3 2.3.
+    /// The weight of the source (S3 2.3).
     pub const fn weight(self) -> f64 {
         match self {
             Self::Template => 0.5,
@@ -81,10 +81,10 @@ impl EdgeSource {
     }
 }
 
-/// Everything counted about one typed edge. The source is derived from the counts, so no update can leave the two disagreeing.
+/// The counts of one typed edge. Its source is derived from them, so the two cannot disagree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdgeCounter {
-    /// How many templates and declared structures name this edge.
+    /// How many templates and declared capabilities name this edge.
     pub declared: u32,
     pub observations: u32,
     pub successes: u32,
@@ -92,7 +92,7 @@ pub struct EdgeCounter {
 }
 
 impl EdgeCounter {
-    /// A failed run counts as an observation, never as reinforcement: it does not lift a declared edge above its declaration.
+    /// The source that follows from the counts. Failed runs are observations, but do not lift a declared edge above `Template`.
     pub const fn source(&self) -> EdgeSource {
         if self.successes >= PROMOTION_SUCCESSES {
             EdgeSource::Observed
@@ -109,7 +109,7 @@ impl EdgeCounter {
 }
 
 impl Digestible for EdgeCounter {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u32(self.declared).u32(self.observations).u32(self.successes).u64(self.last_seq.0);
     }
 }

@@ -1,24 +1,24 @@
-//! How much hybrid search trusts the words and how much the graph (ALGORITHMS 2): score = alpha * semantic + (1 - alpha) * graph.
-//! The less the graph knows, the more the words decide. O(1). From S0 and S3 2.1.
+//! The mix of hybrid search (ALGORITHMS 2): score = alpha * semantic + (1 - alpha) * graph. Alpha is larger the fewer edges the graph
+//! has. O(1). From S0 and S3 2.1.
 
-/// Without context there is nothing to be related to.
+/// Alpha without context: there is no tool to be related to.
 pub const ALPHA_NO_CONTEXT: f64 = 1.0;
 pub const ALPHA_POOR: f64 = 0.8;
 pub const ALPHA_RICH: f64 = 0.6;
 pub const ALPHA_MIN: f64 = 0.5;
-/// Edges up to which a graph is poor, and from which it is rich.
+/// Edges below which a graph is poor, and above which it is rich.
 pub const EDGES_POOR: usize = 10;
 pub const EDGES_RICH: usize = 50;
 
-/// From [`ALPHA_MIN`] to 1.
+/// The weight of the semantic score, from [`ALPHA_MIN`] to 1.
 pub fn alpha(has_context: bool, edges: usize, density: f64) -> f64 {
     if !has_context {
         ALPHA_NO_CONTEXT
     } else if edges < EDGES_POOR {
         ALPHA_POOR
     } else if edges <= EDGES_RICH {
-        let way = super::adjacency::real(edges - EDGES_POOR) / super::adjacency::real(EDGES_RICH - EDGES_POOR);
-        ALPHA_POOR + way * (ALPHA_RICH - ALPHA_POOR)
+        let fraction = super::adjacency::as_f64(edges - EDGES_POOR) / super::adjacency::as_f64(EDGES_RICH - EDGES_POOR);
+        ALPHA_POOR + fraction * (ALPHA_RICH - ALPHA_POOR)
     } else {
         (1.0 - 2.0 * density).clamp(ALPHA_MIN, ALPHA_RICH)
     }

@@ -1,20 +1,22 @@
-//! All graph measures of one state, with the record they were computed at. Read by node, so that a newer view can be asked with older
-//! measures: positions never change, and a node that came later has no neighbours, rank 0 and no community yet.
+//! All graph measures of one state. They are read by node, so older measures serve a newer view: positions never change, and a node
+//! that is newer than the measures has no neighbours, rank 0 and no community.
 //!
-//! Computed off the fold: [`Measures::compute`] needs a view and nothing else, and what it finds is the same in every process but for
-//! the last digits of the ranks, which depend on the start within their tolerance.
+//! [`Measures::compute`] runs beside the fold and needs only a view. Its results are the same in every process except for the last
+//! digits of the ranks, which depend on the start values within the tolerance.
 
 use super::Node;
-use super::adjacency::{Adjacency, Link, real};
+use super::adjacency::{Adjacency, Link, as_f64};
 use super::cold_start::{ColdEdges, ColdStart};
 use super::community::{Communities, louvain};
-use super::neighbours::{self, Direction, Related};
+use super::neighbours::{self, Direction, RelatedTool};
 use super::pagerank::{PageRank, pagerank};
+use super::path::Path;
 use super::{adamic_adar, hybrid, path};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::core::vectors::TextHash;
 
+/// Adjacency, ranks and communities of one state.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
     at: Seq,
@@ -24,35 +26,27 @@ pub struct Measures {
     communities: Communities,
 }
 
-/// The cheapest ordered way between two nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Way {
-    /// From the first to the last, both included.
-    pub nodes: Vec<Node>,
-    pub cost: f64,
-}
-
 impl Measures {
-    /// `previous` saves work and changes nothing else; `vectors` are those of the tools, by position.
+    /// Computes the measures of `state`. `previous` only saves work; `vectors` are those of the tools, by position.
     pub fn compute(state: &State, previous: Option<&Self>, settings: ColdStart, vectors: &[Option<&[f32]>]) -> Self {
-        let cold = ColdEdges::of(state, settings, vectors, previous.map(|previous| &previous.cold));
-        let adjacency = Adjacency::of(state, &cold.guesses);
+        let cold = ColdEdges::compute(state, settings, vectors, previous.map(|previous| &previous.cold));
+        let adjacency = Adjacency::from_state(state, &cold.guesses);
         let start = previous.filter(|previous| !previous.adjacency.is_empty()).map(|previous| {
-            let alike = 1.0 / real(adjacency.len());
-            let before = |index| previous.rank(adjacency.node(index)).unwrap_or(alike);
-            adjacency.indices().map(before).collect()
+            let uniform = 1.0 / as_f64(adjacency.len());
+            let previous_rank = |index| previous.rank(adjacency.node(index)).unwrap_or(uniform);
+            adjacency.indices().map(previous_rank).collect()
         });
         let pagerank = pagerank(&adjacency, start);
         let communities = louvain(&adjacency);
         Self { at: state.applied(), adjacency, cold, pagerank, communities }
     }
 
-    /// The last record that these measures know of.
-    pub fn at(&self) -> Seq {
+    /// The last record in the state these measures were computed from.
+    pub fn applied(&self) -> Seq {
         self.at
     }
 
-    /// The picture everything was computed on.
+    /// The graph the measures were computed on.
     pub fn adjacency(&self) -> &Adjacency {
         &self.adjacency
     }
@@ -61,12 +55,12 @@ impl Measures {
         self.adjacency.index(node).map(|index| self.pagerank.ranks[index as usize])
     }
 
-    /// All ranks sum to 1.
+    /// The rank of a node; all ranks sum to 1.
     pub fn pagerank(&self, node: Node) -> f64 {
         self.rank(node).unwrap_or(0.0)
     }
 
-    /// The community of a node, called after its member with the smallest id.
+    /// The community of a node, as its member with the smallest id.
     pub fn community(&self, node: Node) -> Option<Node> {
         let index = self.adjacency.index(node)?;
         Some(self.adjacency.node(self.communities.label(index)))
@@ -83,37 +77,39 @@ impl Measures {
         mates.map(|mate| self.adjacency.node(mate)).collect()
     }
 
-    /// The strongest first.
+    /// The neighbours of a node, the strongest first.
     pub fn neighbours(&self, node: Node, direction: Direction) -> Vec<(Node, Link)> {
         let Some(index) = self.adjacency.index(node) else { return Vec::new() };
         let links = neighbours::neighbours(&self.adjacency, index, direction);
         links.into_iter().map(|link| (self.adjacency.node(link.to), link)).collect()
     }
 
-    /// Tools that often come right before or after, of those that `wanted` lets through.
-    pub fn related_tools(&self, node: Node, wanted: impl Fn(Node) -> bool) -> Vec<Related> {
+    /// Tools that often run before or after `node`, of those that `wanted` accepts.
+    pub fn related_tools(&self, node: Node, wanted: impl Fn(Node) -> bool) -> Vec<RelatedTool> {
         let index = self.adjacency.index(node);
         index.map_or_else(Vec::new, |index| neighbours::related_tools(&self.adjacency, index, wanted))
     }
 
+    /// The Adamic-Adar index of two nodes.
     pub fn adamic_adar(&self, one: Node, other: Node) -> f64 {
         let both = self.adjacency.index(one).zip(self.adjacency.index(other));
         both.map_or(0.0, |(one, other)| adamic_adar::adamic_adar(&self.adjacency, one, other))
     }
 
-    /// How related a node is to the nearest of the context, 0 to 1.
+    /// Relatedness of a node to the most related node of the context, 0 to 1.
     pub fn relatedness(&self, node: Node, context: &[Node]) -> f64 {
         let Some(index) = self.adjacency.index(node) else { return 0.0 };
         let context: Vec<u32> = context.iter().filter_map(|other| self.adjacency.index(*other)).collect();
         adamic_adar::relatedness(&self.adjacency, index, &context)
     }
 
-    pub fn shortest_path(&self, from: Node, to: Node) -> Option<Way> {
+    /// The cheapest path along ordered edges ([`path::shortest`]).
+    pub fn shortest_path(&self, from: Node, to: Node) -> Option<Path<Node>> {
         let path = path::shortest(&self.adjacency, self.adjacency.index(from)?, self.adjacency.index(to)?)?;
-        Some(Way { nodes: path.nodes.iter().map(|index| self.adjacency.node(*index)).collect(), cost: path.cost })
+        Some(Path { nodes: path.nodes.iter().map(|index| self.adjacency.node(*index)).collect(), cost: path.cost })
     }
 
-    /// The share of the words in hybrid search.
+    /// The weight of the semantic score in hybrid search ([`hybrid::alpha`]).
     pub fn alpha(&self, has_context: bool) -> f64 {
         hybrid::alpha(has_context, self.adjacency.edge_count(), self.adjacency.density())
     }
@@ -198,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn a_way_follows_the_order_and_hybrid_search_hears_how_much_is_known() {
+    fn a_path_follows_the_order_and_alpha_depends_on_the_number_of_edges() {
         let state = state(&IDS);
         let measures = Measures::compute(&state, None, ColdStart::default(), &[]);
-        let way = measures.shortest_path(node(&state, "web:fetch"), node(&state, "git:push")).unwrap();
-        let ids: Vec<&str> = way.nodes.iter().map(|node| id(&state, *node)).collect();
+        let path = measures.shortest_path(node(&state, "web:fetch"), node(&state, "git:push")).unwrap();
+        let ids: Vec<&str> = path.nodes.iter().map(|node| id(&state, *node)).collect();
         assert_eq!(ids, ["web:fetch", "web:parse", "fs:write", "git:commit", "git:push"]);
-        assert!((way.cost - (2.0 / 0.49 + 1.0 / 0.175 + 1.0 / 0.7)).abs() < 1e-9);
+        assert!((path.cost - (2.0 / 0.49 + 1.0 / 0.175 + 1.0 / 0.7)).abs() < 1e-9);
         assert!((measures.alpha(true) - 0.8).abs() < 1e-12 && (measures.alpha(false) - 1.0).abs() < 1e-12);
     }
 }

@@ -1,33 +1,34 @@
-//! Who stands next to a node, the strongest first, and which tools often come before and after it (ALGORITHMS 2 and 3).
+//! The neighbours of a node, the strongest first, and the tools that often run before and after it (ALGORITHMS 2 and 3).
 //! O(degree log degree).
 
 use super::adjacency::{Adjacency, Link};
 use super::{Node, NodeKind};
 
-/// Related tools per side (S0).
+/// Related tools per side, at most (S0).
 pub const RELATED_MAX: usize = 2;
 
+/// Which links of a node to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     In,
     Out,
-    /// Distinct, each with the stronger direction.
+    /// Each neighbour once, by the stronger direction.
     Both,
 }
 
-/// By weight, then by how often it was seen, then by id.
+/// The links of a node by descending weight, then descending observations, then id.
 pub fn neighbours(graph: &Adjacency, node: u32, direction: Direction) -> Vec<Link> {
     let mut links = match direction {
         Direction::In => graph.incoming(node),
         Direction::Out => graph.outgoing(node),
-        Direction::Both => graph.both(node),
+        Direction::Both => graph.undirected(node),
     }
     .to_vec();
     links.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(b.observations.cmp(&a.observations)).then(a.to.cmp(&b.to)));
     links
 }
 
-/// On which side of a tool a related one stands.
+/// Whether a related tool runs before or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     OftenBefore,
@@ -43,21 +44,22 @@ impl Relation {
     }
 }
 
+/// A tool that often runs before or after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Related {
+pub struct RelatedTool {
     pub tool: Node,
     pub relation: Relation,
     /// Weight of the edge.
     pub score: f64,
 }
 
-/// The best two tools on each side that `wanted` lets through. Only edges that put their ends in an order count: a member of a
-/// capability or a similar tool comes neither before nor after.
-pub fn related_tools(graph: &Adjacency, node: u32, wanted: impl Fn(Node) -> bool) -> Vec<Related> {
+/// The strongest [`RELATED_MAX`] tools before and after `node` that `wanted` accepts. Only edges that order their ends count: a
+/// member of a capability or a similar tool comes neither before nor after.
+pub fn related_tools(graph: &Adjacency, node: u32, wanted: impl Fn(Node) -> bool) -> Vec<RelatedTool> {
     let side = |direction, relation| {
         let is_tool = |tool: &Node| matches!(tool.kind(), NodeKind::Tool(_)) && wanted(*tool);
         let ordered = neighbours(graph, node, direction).into_iter().filter(|link| link.order > 0.0);
-        let related = ordered.map(|link| Related { tool: graph.node(link.to), relation, score: link.weight });
+        let related = ordered.map(|link| RelatedTool { tool: graph.node(link.to), relation, score: link.weight });
         related.filter(|related| is_tool(&related.tool)).take(RELATED_MAX).collect::<Vec<_>>()
     };
     [side(Direction::In, Relation::OftenBefore), side(Direction::Out, Relation::OftenAfter)].concat()

@@ -1,21 +1,22 @@
-//! `PageRank`: how much of a random walk along the links ends up at each node.
+//! `PageRank`: the share of a random walk along the links that is spent at each node.
 //!
 //! r(v) = (1 - d) / n + d * (sum over u -> v of r(u) * w(u, v) / w(u) + lost / n), where w(u) is the sum of the weights that leave u
-//! and lost is the rank of the nodes that nothing leaves. The ranks sum to 1.
+//! and lost is the rank of the nodes without outgoing links. The ranks sum to 1.
 //!
-//! O(iterations * (nodes + edges)) time, O(nodes) memory. A start near the answer (the ranks of the picture before) saves iterations
-//! and changes nothing beyond the tolerance.
+//! O(iterations * (nodes + edges)) time, O(nodes) memory. Starting from the ranks of an earlier state saves iterations
+//! and changes the result only within the tolerance.
 //!
 //! Page, Brin, Motwani, Winograd: The `PageRank` citation ranking (1999).
 
-use super::adjacency::{Adjacency, real};
+use super::adjacency::{Adjacency, as_f64};
 
 /// The share of steps that follow a link (ALGORITHMS 5).
 pub const DAMPING: f64 = 0.85;
 pub const ITERATIONS_MAX: u32 = 100;
-/// Sum of the absolute changes below which the ranks stand.
+/// Sum of the absolute changes below which the iteration ends.
 pub const TOLERANCE: f64 = 1e-6;
 
+/// The ranks of all nodes, and the iterations it took.
 #[derive(Clone, Debug, Default)]
 pub struct PageRank {
     /// By index; sums to 1 unless there is no node.
@@ -23,7 +24,7 @@ pub struct PageRank {
     pub iterations: u32,
 }
 
-/// `start` holds a value of at least 0 per node, of any sum but 0; without it every node starts alike.
+/// Computes the ranks. `start` holds one value of at least 0 per node, not all 0; without it all nodes start with the same rank.
 pub fn pagerank(graph: &Adjacency, start: Option<Vec<f64>>) -> PageRank {
     let nodes = graph.len();
     if nodes == 0 {
@@ -42,7 +43,7 @@ pub fn pagerank(graph: &Adjacency, start: Option<Vec<f64>>) -> PageRank {
             per_weight[node] = if sum > 0.0 { ranks[node] / sum } else { 0.0 };
             lost += if sum > 0.0 { 0.0 } else { ranks[node] };
         }
-        let base = (1.0 - DAMPING + DAMPING * lost) / real(nodes);
+        let base = (1.0 - DAMPING + DAMPING * lost) / as_f64(nodes);
         let arriving = |node| graph.incoming(node).iter().map(|link| link.weight * per_weight[link.to as usize]).sum::<f64>();
         let next: Vec<f64> = graph.indices().map(|node| base + DAMPING * arriving(node)).collect();
         let change: f64 = next.iter().zip(&ranks).map(|(new, old)| (new - old).abs()).sum();
@@ -55,7 +56,7 @@ pub fn pagerank(graph: &Adjacency, start: Option<Vec<f64>>) -> PageRank {
     PageRank { ranks, iterations }
 }
 
-/// Makes the sum 1.
+/// Scales the ranks to a sum of 1.
 fn scale(ranks: &mut [f64]) {
     let sum: f64 = ranks.iter().sum();
     for rank in ranks {

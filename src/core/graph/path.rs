@@ -1,7 +1,7 @@
-//! The cheapest way from one node to another along what orders them: bidirectional Dijkstra.
+//! The cheapest path from one node to another along edges that order their ends, by bidirectional Dijkstra.
 //!
-//! Only dependency, data flow and, penalised, sequence are walked; membership (`contains`) says nothing about order. A step costs
-//! 1 / max(weight, 0.1), so a stronger edge is a shorter one, from 1 to 10.
+//! Only dependency, data flow and, penalised, sequence edges are followed; membership (`contains`) says nothing about order. An edge
+//! costs 1 / max(weight, 0.1), from 1 to 10, so stronger edges are shorter.
 //!
 //! O((nodes + edges) log nodes) at worst, in practice far less: the searches from both ends meet after about the square root of
 //! the nodes that one search would see. O(nodes) memory.
@@ -14,12 +14,12 @@ use std::collections::BinaryHeap;
 use super::adjacency::{Adjacency, Link};
 use super::edge::EdgeKind;
 
-/// ALGORITHMS 6.
+/// Weights below this cost as much as this (ALGORITHMS 6).
 pub const WEIGHT_MIN: f64 = 0.1;
-/// "Came before" is not "is needed by" (S2): a sequence edge weighs half. The sources give no number.
+/// Factor for sequence edges, because "came before" is weaker than "is needed by" (S2). The sources give no number.
 pub const SEQUENCE_PENALTY: f64 = 0.5;
 
-/// What an edge weighs for questions of order; 0 if it orders nothing.
+/// The weight of an edge as a statement about order; 0 if its kind does not order its ends.
 pub const fn order_weight(kind: EdgeKind, weight: f64) -> f64 {
     match kind {
         EdgeKind::Dependency | EdgeKind::Provides => weight,
@@ -28,34 +28,36 @@ pub const fn order_weight(kind: EdgeKind, weight: f64) -> f64 {
     }
 }
 
+/// A path through the graph; `N` is an index of the adjacency or a [`super::Node`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Path {
+pub struct Path<N> {
     /// From the first to the last, both included.
-    pub nodes: Vec<u32>,
+    pub nodes: Vec<N>,
     pub cost: f64,
 }
 
-pub fn shortest(graph: &Adjacency, from: u32, to: u32) -> Option<Path> {
-    let mut ahead = Search::new(graph.len(), from);
-    let mut back = Search::new(graph.len(), to);
-    // The cheapest way found so far and the node where its halves meet.
+/// The cheapest path between two indices of `graph`, or `None` if there is none.
+pub fn shortest(graph: &Adjacency, from: u32, to: u32) -> Option<Path<u32>> {
+    let mut forward = Search::new(graph.len(), from);
+    let mut backward = Search::new(graph.len(), to);
+    // The cost of the cheapest path found so far and the node where its halves meet.
     let mut best: Option<(f64, u32)> = (from == to).then_some((0.0, from));
-    while let (Some(reached), Some(reached_back)) = (ahead.next_cost(), back.next_cost()) {
-        // No way that is still unseen can be cheaper than the two frontiers together.
+    while let (Some(reached), Some(reached_back)) = (forward.next_cost(), backward.next_cost()) {
+        // No path not yet found can be cheaper than the two frontiers together.
         if best.is_some_and(|(cost, _)| cost <= reached + reached_back) {
             break;
         }
         let met = if reached <= reached_back {
-            ahead.advance(|node| graph.outgoing(node), &back)
+            forward.advance(|node| graph.outgoing(node), &backward)
         } else {
-            back.advance(|node| graph.incoming(node), &ahead)
+            backward.advance(|node| graph.incoming(node), &forward)
         };
         best = [best, met].into_iter().flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
     }
     let (cost, middle) = best?;
-    let mut nodes = ahead.way_to(middle);
+    let mut nodes = forward.path_back_from(middle);
     nodes.reverse();
-    nodes.extend(&back.way_to(middle)[1..]);
+    nodes.extend(&backward.path_back_from(middle)[1..]);
     Some(Path { nodes, cost })
 }
 
@@ -63,11 +65,11 @@ fn step_cost(link: &Link) -> f64 {
     1.0 / link.order.max(WEIGHT_MIN)
 }
 
-/// Costs are positive and finite, and such floats order as their bits do.
+/// The bits of a cost. Costs are positive and finite, and such floats order as their bits do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost(u64);
 
-/// One of the two searches.
+/// The search from one end.
 struct Search {
     cost: Vec<f64>,
     before: Vec<Option<u32>>,
@@ -81,9 +83,9 @@ impl Search {
         Self { cost, before: vec![None; nodes], open: BinaryHeap::from([Reverse((Cost(0), start))]) }
     }
 
-    /// The cost of the node that is next to be settled.
+    /// The cost of the node to be settled next.
     fn next_cost(&mut self) -> Option<f64> {
-        // Entries that a cheaper way made stale are dropped here.
+        // Entries that a cheaper path made stale are dropped here.
         while let Some(Reverse((Cost(bits), node))) = self.open.peek() {
             if f64::from_bits(*bits) <= self.cost[*node as usize] {
                 return Some(f64::from_bits(*bits));
@@ -93,7 +95,7 @@ impl Search {
         None
     }
 
-    /// Settles one node; returns the cheapest way that meets the other search on the way out of it.
+    /// Settles one node; returns cost and meeting node of the cheapest path that joins the other search at one of its neighbours.
     fn advance<'a>(&mut self, row: impl Fn(u32) -> &'a [Link], other: &Self) -> Option<(f64, u32)> {
         let Reverse((_, node)) = self.open.pop()?;
         let here = self.cost[node as usize];
@@ -113,8 +115,8 @@ impl Search {
         best
     }
 
-    /// From `node` back to where this search started.
-    fn way_to(&self, node: u32) -> Vec<u32> {
+    /// The nodes from `node` back to the start of this search.
+    fn path_back_from(&self, node: u32) -> Vec<u32> {
         std::iter::successors(Some(node), |node| self.before[*node as usize]).collect()
     }
 }
@@ -127,7 +129,7 @@ mod tests {
     use crate::core::graph::samples::edges;
 
     #[test]
-    fn the_cheapest_way_is_taken_in_the_direction_of_the_edges() {
+    fn the_cheapest_path_is_taken_in_the_direction_of_the_edges() {
         // 0 -> 3 directly costs 10; over 1 and 2 it costs 1 / 0.7 + 1 / 0.5 + 1 = 4.43.
         let graph = Adjacency::from_weights(5, &[(0, 3, 0.05), (0, 1, 0.7), (1, 2, 0.5), (2, 3, 1.0)]);
         let path = shortest(&graph, 0, 3).unwrap();
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn membership_is_not_walked_and_sequence_is_the_longer_way() {
+    fn membership_is_not_followed_and_sequence_costs_more_than_data_flow() {
         assert!(order_weight(EdgeKind::Contains, 0.8) == 0.0);
         assert!(order_weight(EdgeKind::Sequence, 0.5) < order_weight(EdgeKind::Provides, 0.35));
     }

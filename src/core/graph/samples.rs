@@ -1,4 +1,4 @@
-//! Graphs for the tests of the measures: one that the literature knows, and random ones.
+//! Graphs for the tests of the measures: a well-known one from the literature, and random ones.
 
 use proptest::prelude::*;
 

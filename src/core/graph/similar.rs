@@ -1,9 +1,9 @@
-//! Pairs of vectors that point in nearly the same direction, a few per vector, without comparing all with all.
+//! Pairs of vectors with a large cosine, a few per vector, found without comparing every pair.
 //!
 //! Up to [`EXACT_MAX`] vectors every pair is compared. Beyond, a vector gets a sketch of [`TABLES`] * 16 bits, the signs of its products
-//! with sparse random vectors; vectors at a small angle agree in most bits. 16 bits make one table: it is sorted by them, and a vector
-//! is compared with the [`WINDOW`] that follow it, first by sketch, which tells strangers apart without touching their vectors. A pair
-//! of cosine 0.95 is missed about once in 1,000 times, one of 0.85 about once in 10; that is good enough for a guess.
+//! with sparse random vectors; vectors at a small angle agree in most bits. Each 16 bits make one table, which is sorted by them. A
+//! vector is compared with the [`WINDOW`] that follow it, first by sketch, which rules out distant ones without reading their vectors.
+//! A pair of cosine 0.95 is missed about once in 1,000 times, one of 0.85 about once in 10; that is good enough for a guess.
 //!
 //! O(n^2 d) up to the limit, then O(n * TABLES * (16 * TAPS + WINDOW + log n)) and d for every pair that looks close; O(n * d) memory
 //! besides the pairs.
@@ -11,21 +11,27 @@
 //! Charikar: Similarity estimation techniques from rounding algorithms (2002). Li, Hastie, Church: Very sparse random projections
 //! (2006). Sorted hashes: Bawa, Condie, Ganesan: LSH forest (2005).
 
+use crate::core::id::mix;
+
+/// Vectors up to which every pair is compared.
 pub const EXACT_MAX: usize = 1_000;
+/// Tables of 16 bits.
 pub const TABLES: usize = 16;
+/// Following entries of a table that a vector is compared with.
 pub const WINDOW: usize = 12;
-/// Coordinates that one bit of a hash looks at.
+/// Coordinates that one bit of a sketch depends on.
 pub const TAPS: u64 = 16;
 
-/// Pairs with a cosine of at least `cosine_min`, the most similar first, then by position; no position is in more than `each_max`.
-/// Vectors that are missing, zero, or of another length than the first are in none.
+/// Pairs of positions with a cosine of at least `cosine_min`, the most similar first, then by position. No position is in more than
+/// `each_max` pairs; vectors that are missing, zero, or of another length than the first are in none.
 pub fn similar_pairs(vectors: &[Option<&[f32]>], cosine_min: f32, each_max: usize) -> Vec<(u32, u32)> {
-    let rows = Rows::new(vectors);
-    let mut close = if rows.positions.len() <= EXACT_MAX { rows.all_pairs(cosine_min) } else { rows.hashed_pairs(cosine_min) };
-    // The tables find the same pairs again and again; equal ones stand together.
+    let units = UnitVectors::new(vectors);
+    let mut close =
+        if units.positions.len() <= EXACT_MAX { units.all_pairs(cosine_min) } else { units.hashed_pairs(cosine_min) };
+    // Several tables may find the same pair; after sorting, equal pairs are adjacent.
     close.sort_unstable_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.rows.cmp(&b.rows)));
     close.dedup_by_key(|pair| pair.rows);
-    let mut taken = vec![0; rows.positions.len()];
+    let mut taken = vec![0; units.positions.len()];
     let mut free = |(a, b): (u32, u32)| {
         let free = taken[a as usize] < each_max && taken[b as usize] < each_max;
         taken[a as usize] += usize::from(free);
@@ -33,36 +39,36 @@ pub fn similar_pairs(vectors: &[Option<&[f32]>], cosine_min: f32, each_max: usiz
         free
     };
     close.retain(|pair| free(pair.rows));
-    let position = |row: u32| rows.positions[row as usize];
+    let position = |row: u32| units.positions[row as usize];
     close.into_iter().map(|Pair { rows: (a, b), .. }| (position(a), position(b))).collect()
 }
 
-/// Two rows, the first one first.
+/// Two rows, the smaller first, and their cosine.
 struct Pair {
     rows: (u32, u32),
     cosine: f32,
 }
 
-/// The usable vectors at length 1, one after the other.
-struct Rows {
+/// The usable vectors, scaled to length 1 and stored contiguously.
+struct UnitVectors {
     positions: Vec<u32>,
     len: usize,
     values: Vec<f32>,
 }
 
-impl Rows {
+impl UnitVectors {
     fn new(vectors: &[Option<&[f32]>]) -> Self {
         let len = vectors.iter().flatten().map(|vector| vector.len()).next().unwrap_or(0);
-        let mut rows = Self { positions: Vec::new(), len, values: Vec::new() };
+        let mut units = Self { positions: Vec::new(), len, values: Vec::new() };
         for (position, vector) in (0..).zip(vectors) {
             let Some(vector) = vector.filter(|vector| vector.len() == len) else { continue };
             let norm = dot(vector, vector).sqrt();
             if norm.is_finite() && norm > 0.0 {
-                rows.positions.push(position);
-                rows.values.extend(vector.iter().map(|value| value / norm));
+                units.positions.push(position);
+                units.values.extend(vector.iter().map(|value| value / norm));
             }
         }
-        rows
+        units
     }
 
     fn row(&self, row: u32) -> &[f32] {
@@ -108,14 +114,14 @@ impl Rows {
 struct Sketch([u16; TABLES]);
 
 impl Sketch {
-    /// In how many bits two differ.
+    /// The number of differing bits.
     fn distance(&self, other: &Self) -> u32 {
         self.0.iter().zip(&other.0).map(|(a, b)| (a ^ b).count_ones()).sum()
     }
 }
 
-/// Vectors at the angle of `cosine_min` differ in a bit with probability angle / pi; six standard deviations more are allowed, so a
-/// sketch hides next to nothing that is close. Strangers differ in half of the bits, which is far beyond.
+/// The largest sketch distance of a pair worth comparing. Vectors at the angle of `cosine_min` differ in a bit with probability
+/// angle / pi; six standard deviations are added, so almost no close pair is lost. Unrelated vectors differ in half of the bits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bits")]
 fn distance_max(cosine_min: f32) -> u32 {
     let bits = f64::from(u32::try_from(TABLES * 16).expect("a few hundred"));
@@ -123,7 +129,7 @@ fn distance_max(cosine_min: f32) -> u32 {
     (bits * differs + 6.0 * (bits * differs * (1.0 - differs)).sqrt()).ceil() as u32
 }
 
-/// Per bit, the coordinates it looks at and with which sign.
+/// By bit: the coordinates it depends on, each with its sign.
 type Planes = Vec<Vec<(usize, f32)>>;
 
 fn planes(table: u64, len: usize) -> Planes {
@@ -142,15 +148,12 @@ fn hash(vector: &[f32], planes: &Planes) -> u16 {
     })
 }
 
-/// `SplitMix64`: the same noise in every process (Steele, Lea, Flood 2014).
+/// `SplitMix64`: the same pseudo-random numbers in every process (Steele, Lea, Flood 2014).
 const fn mixed(number: u64) -> u64 {
-    let mut noise = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    noise = (noise ^ (noise >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    noise = (noise ^ (noise >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    noise ^ (noise >> 31)
+    mix(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Eight sums at a time, which the compiler turns into vector instructions; the order is fixed, so the result is too.
+/// The dot product, as eight parallel sums that the compiler turns into vector instructions. The order of additions is fixed.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 8;
     let mut sums = [0.0; LANES];

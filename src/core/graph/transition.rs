@@ -1,9 +1,10 @@
-//! How often one step followed another (order 1) or two others (order 2), with the start and the end of a run as symbols.
+//! Transition counts: how often one call followed another (order 1) or two others (order 2), with the start and the end of a run as
+//! symbols.
 
 use imbl::OrdMap;
 
-use super::{Node, update};
-use crate::core::digest::{Digestible, Writer};
+use super::{Node, upsert};
+use crate::core::digest::{DigestWriter, Digestible};
 
 /// The start of a run, its end, or a call in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,49 +39,50 @@ pub struct Count {
     pub succeeded: u32,
 }
 
+/// Transition counts of order 1 and 2.
 #[derive(Clone, Debug, Default)]
 pub struct Transitions {
     first: OrdMap<(Symbol, Symbol), Count>,
     second: OrdMap<(Symbol, Symbol, Symbol), Count>,
-    /// Calls and ends of runs counted in all.
+    /// Total numbers of calls and of ended runs.
     calls: u64,
     ends: u64,
 }
 
 impl Transitions {
-    /// Counts a whole run. An abandoned run has no end: that it stopped where it did says nothing about what belongs there.
+    /// Counts a whole run. An abandoned run (`ended` is false) has no end symbol: where it stopped says nothing about what follows.
     pub fn observe(&mut self, calls: &[Node], success: bool, ended: bool) {
         let end = ended.then_some(Symbol::END);
         self.calls += calls.len() as u64;
         self.ends += u64::from(ended);
         let (mut before, mut last) = (None, Symbol::START);
         for next in calls.iter().map(|&node| Symbol::call(node)).chain(end) {
-            update(&mut self.first, (last, next), |seen| count(seen, success));
+            upsert(&mut self.first, (last, next), |seen| count(seen, success));
             if let Some(before) = before {
-                update(&mut self.second, (before, last, next), |seen| count(seen, success));
+                upsert(&mut self.second, (before, last, next), |seen| count(seen, success));
             }
             (before, last) = (Some(last), next);
         }
     }
 
-    /// What followed `last`, in symbol order.
+    /// The symbols that followed `last`, in symbol order.
     pub fn after(&self, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
         self.first.range((last, Symbol(0))..=(last, Symbol(u32::MAX))).map(|((_, next), count)| (*next, *count))
     }
 
-    /// What followed `before` then `last`, in symbol order.
+    /// The symbols that followed `before` and then `last`, in symbol order.
     pub fn after_two(&self, before: Symbol, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
         let range = (before, last, Symbol(0))..=(before, last, Symbol(u32::MAX));
         self.second.range(range).map(|((_, _, next), count)| (*next, *count))
     }
 
-    /// Every transition: the step before the last one (order 2 only), the last one, the next one. Order 1 first, in symbol order.
+    /// All transitions as (symbol before the last, for order 2 only; last symbol; next symbol; count). Order 1 first, in symbol order.
     pub fn rows(&self) -> impl Iterator<Item = (Option<Symbol>, Symbol, Symbol, Count)> {
         let first = self.first.iter().map(|(&(last, next), count)| (None, last, next, *count));
         first.chain(self.second.iter().map(|(&(before, last, next), count)| (Some(before), last, next, *count)))
     }
 
-    /// From what [`Self::rows`], [`Self::calls`] and [`Self::ends`] give.
+    /// Rebuilds the counts from [`Self::rows`], [`Self::calls`] and [`Self::ends`].
     pub fn from_rows(
         rows: impl IntoIterator<Item = (Option<Symbol>, Symbol, Symbol, Count)>,
         (calls, ends): (u64, u64),
@@ -95,17 +97,17 @@ impl Transitions {
         transitions
     }
 
-    /// How many calls there were, whatever went before.
+    /// The number of calls counted.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// How many runs ended.
+    /// The number of ended runs counted.
     pub fn ends(&self) -> u64 {
         self.ends
     }
 
-    /// Distinct transitions of order 1 and 2.
+    /// The numbers of distinct transitions of order 1 and of order 2.
     pub fn len(&self) -> (usize, usize) {
         (self.first.len(), self.second.len())
     }
@@ -117,7 +119,7 @@ fn count(count: &mut Count, success: bool) {
 }
 
 impl Digestible for Transitions {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.calls).u64(self.ends).len(self.first.len());
         for ((last, next), count) in &self.first {
             writer.u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);

@@ -12,7 +12,7 @@ use super::chances::Chances;
 use super::evidence::{Evidence, Excluded};
 use super::logit::{Example, Logit};
 use super::signals::SignalInputs;
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::graph::Node;
 use crate::core::memory::{CallSequence, PastIntent};
 use crate::core::state::State;
@@ -71,7 +71,7 @@ impl LessonSchedule {
 }
 
 impl Digestible for LessonSchedule {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.traces).u64(self.due).u64(self.taken).u64(self.next);
     }
 }

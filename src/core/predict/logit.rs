@@ -7,7 +7,7 @@
 //! weighed by the probability that it is not one, or a few outliers would make all predictions uncertain.
 
 use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, Values};
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
 const PRECISION: f64 = 5.0;
@@ -170,7 +170,7 @@ fn solve(mut matrix: LiveMatrix, mut vector: LiveVector) -> LiveVector {
 }
 
 impl Digestible for Logit {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.examples);
         for value in self.weights.iter().chain(self.curvature.iter().flatten()) {
             writer.u64(value.to_bits());

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::core::rank::rows::{Number, multiply};
+use crate::core::rank::rows::{DotProduct, multiply};
 
 /// Rows per chunk: all of them are copied when one changes while a clone shares the chunk.
 const CHUNK_ROWS: usize = 256;
@@ -102,7 +102,7 @@ impl PackedVector {
     }
 }
 
-impl Number for i16 {
+impl DotProduct for i16 {
     /// [`LANES`] partial sums: a single sum takes a third longer.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
@@ -124,7 +124,7 @@ impl Number for i16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::rank::rows::Rows;
+    use crate::core::rank::rows::VectorRows;
 
     fn noise(number: u32) -> f32 {
         f32::from(u16::try_from(number.wrapping_mul(2_654_435_761) >> 16).unwrap()) / 65_536.0 - 0.5
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn products_are_nearly_those_of_the_vectors_themselves() {
         for dim in [37, 256, 1_024] {
-            let (mut packed, mut exact) = (PackedRows::new(dim), Rows::new(dim));
+            let (mut packed, mut exact) = (PackedRows::new(dim), VectorRows::new(dim));
             for (row, seed) in (0..CHUNK_ROWS + 3).zip(1..) {
                 packed.set(row, Some(&unit_vector(seed, dim)));
                 exact.push_empty();

@@ -7,8 +7,8 @@
 use imbl::{OrdMap, Vector};
 
 use super::threshold::Thresholds;
-use crate::core::digest::{Digestible, Writer};
-use crate::core::event::{FeedbackGiven, FeedbackTarget, Outcome, PredictionServed, Verdict};
+use crate::core::digest::{DigestWriter, Digestible};
+use crate::core::event::{FeedbackGiven, FeedbackTarget, FeedbackVerdict, Outcome, PredictionServed};
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
 
@@ -140,9 +140,9 @@ impl ImpressionScores {
             self.impressions.get(&prediction).and_then(|impression| impression.ranked.first()).and_then(|(first, _)| *first);
         if let Some(first) = first {
             match feedback.verdict {
-                Verdict::Accepted => thresholds.observe(first, true),
-                Verdict::Rejected => thresholds.observe(first, false),
-                Verdict::Ignored => {}
+                FeedbackVerdict::Accepted => thresholds.observe(first, true),
+                FeedbackVerdict::Rejected => thresholds.observe(first, false),
+                FeedbackVerdict::Ignored => {}
             }
         }
     }
@@ -209,7 +209,7 @@ impl ImpressionScores {
 }
 
 impl Digestible for ImpressionScores {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.order.len());
         for prediction in &self.order {
             writer.u128(prediction.to_bits());
@@ -313,11 +313,11 @@ mod tests {
     fn feedback_moves_the_threshold_of_what_was_predicted() {
         let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
         scores.add(&served(1, "e1", &[(Some("s:a"), 0.9)]), Some(0), symbol);
-        for verdict in [Verdict::Accepted, Verdict::Rejected, Verdict::Ignored] {
+        for verdict in [FeedbackVerdict::Accepted, FeedbackVerdict::Rejected, FeedbackVerdict::Ignored] {
             let feedback = FeedbackGiven { target: FeedbackTarget::Prediction(id(1)), verdict };
             scores.apply_feedback(&feedback, &mut thresholds);
         }
-        let unknown = FeedbackGiven { target: FeedbackTarget::Prediction(id(9)), verdict: Verdict::Accepted };
+        let unknown = FeedbackGiven { target: FeedbackTarget::Prediction(id(9)), verdict: FeedbackVerdict::Accepted };
         scores.apply_feedback(&unknown, &mut thresholds);
         let posterior = thresholds.posterior(Symbol::call(Node::tool(0)));
         assert!((posterior.alpha - 1.99).abs() < 1e-12 && (posterior.beta - 2.0).abs() < 1e-12, "{posterior:?}");

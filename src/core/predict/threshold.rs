@@ -7,7 +7,7 @@
 
 use imbl::OrdMap;
 
-use crate::core::digest::{Digestible, Writer};
+use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::RecordId;
@@ -128,7 +128,7 @@ fn risk(state: &State, node: Node) -> f64 {
 }
 
 impl Digestible for Thresholds {
-    fn digest(&self, writer: &mut Writer) {
+    fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.posteriors.len());
         for (symbol, posterior) in &self.posteriors {
             writer.u32(symbol.to_bits()).u64(posterior.alpha.to_bits()).u64(posterior.beta.to_bits());

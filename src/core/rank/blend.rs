@@ -1,31 +1,33 @@
-//! One number from the signals. How much each counts depends on how sure the memory is: two sets of weights, one for questions
-//! unlike anything seen, one for questions the memory knows, and a mix in between.
+//! The signals of an item and the weights that blend them into one score. There are two sets of weights, one for intents unlike
+//! anything remembered and one for intents the memory knows; the confidence of the memory interpolates between them.
 
-/// The signals of one item, each 0..1.
+/// How many signals an item has; each is 0..1.
 pub const SIGNALS: usize = 7;
 
+/// One piece of evidence that an item fits a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum DiscoverSignal {
     /// Cosine of the whole intent and the item's text.
     Dense,
-    /// The same for the clause that fits best.
+    /// Cosine of the clause that fits best and the item's text.
     Clause,
-    /// Words in common, by BM25; the best item has 1.
+    /// BM25 score of the item's text, divided by the best one.
     Words,
-    /// How often it succeeded, on a logarithmic scale; the most used item has 1.
+    /// Logarithm of the runs in which the item succeeded, divided by the largest one.
     Popularity,
-    /// Share of the votes of the nearest past intents.
+    /// Share of the votes of the nearest past intents ([`super::intent_index::NEAR`]).
     Memory,
-    /// The same, wider and smoother.
+    /// The same with smoother weights ([`super::intent_index::WIDE`]).
     MemoryWide,
-    /// The same for single clauses.
+    /// The best share over the single clauses ([`super::intent_index::CLAUSE`]).
     MemoryClause,
 }
 
-impl Signal {
+impl DiscoverSignal {
     pub const ALL: [Self; SIGNALS] =
         [Self::Dense, Self::Clause, Self::Words, Self::Popularity, Self::Memory, Self::MemoryWide, Self::MemoryClause];
 
+    /// The name in answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dense => "dense",
@@ -39,20 +41,21 @@ impl Signal {
     }
 }
 
-/// What is believed before anything was seen: texts decide about strangers, the memory about what it knows.
+/// The weights before calibration: texts dominate for unfamiliar intents, the memory for familiar ones.
 pub const PRIOR: Weights = Weights { fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0], known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0] };
 
-/// The memory decides alone, the sharp and the smooth one alike; the rest only orders what the memory says nothing about.
+/// Weights under which only the memory signals decide; the others break ties among items the memory says nothing about.
 pub const MEMORY_FIRST: Weights = {
     let weights = [0.02, 0.02, 0.02, 0.02, 1.0, 1.0, 0.0];
     Weights { fresh: weights, known: weights }
 };
 
+/// A weight per signal for both ends of the memory's confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// When the memory knows nothing like it.
+    /// At confidence 0: the memory holds nothing similar.
     pub fresh: [f64; SIGNALS],
-    /// When the nearest past intents agree.
+    /// At confidence 1: the nearest past intents agree.
     pub known: [f64; SIGNALS],
 }
 
@@ -63,11 +66,11 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// The weights for a question the memory is this sure about (0..1), over the signals that say anything at all, summing to 1.
-    pub fn at(&self, confidence: f64, speaks: [bool; SIGNALS]) -> [f64; SIGNALS] {
+    /// The weights at a confidence of 0..1, summing to 1 over the `active` signals; the others get 0.
+    pub fn interpolate(&self, confidence: f64, active: [bool; SIGNALS]) -> [f64; SIGNALS] {
         let mut weights = [0.0; SIGNALS];
         for (signal, weight) in weights.iter_mut().enumerate() {
-            if speaks[signal] {
+            if active[signal] {
                 *weight = (1.0 - confidence) * self.fresh[signal] + confidence * self.known[signal];
             }
         }
@@ -86,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_sum_to_one_over_what_speaks() {
+    fn weights_sum_to_one_over_the_active_signals() {
         let weights = Weights { fresh: [1.0; SIGNALS], known: [3.0; SIGNALS] };
-        let mut speaks = [true; SIGNALS];
-        speaks[0] = false;
-        let at = weights.at(0.5, speaks);
-        assert!((at.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        assert!(at[0].abs() < 1e-12 && (at[1] - 1.0 / 6.0).abs() < 1e-12);
-        assert!(weights.at(0.5, [false; SIGNALS]).iter().all(|weight| weight.abs() < 1e-12));
+        let mut active = [true; SIGNALS];
+        active[0] = false;
+        let mixed = weights.interpolate(0.5, active);
+        assert!((mixed.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(mixed[0].abs() < 1e-12 && (mixed[1] - 1.0 / 6.0).abs() < 1e-12);
+        assert!(weights.interpolate(0.5, [false; SIGNALS]).iter().all(|weight| weight.abs() < 1e-12));
     }
 }

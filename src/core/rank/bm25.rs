@@ -1,28 +1,29 @@
-//! BM25 over the texts of the items (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009). A document is replaced in
-//! O(its words), a round of replacements ends in O(documents), and a question costs O(postings of its words).
+//! BM25 index over the texts of the items (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009). Replacing a
+//! document takes O(its words), [`Bm25::update_length_norms`] after the replacements O(documents), a question O(postings of its words).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::text::words;
 
-/// Saturation of repeated words and weight of the document's length: the usual values.
+/// Saturation of repeated words (k1) and weight of the document's length (b): the usual values.
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 
+/// Postings and document lengths.
 #[derive(Clone, Debug, Default)]
 pub struct Bm25 {
-    /// Word -> documents that have it, with how often.
+    /// Word -> documents that contain it, with the number of occurrences.
     postings: BTreeMap<String, Vec<(u32, u32)>>,
     /// Words per document; 0 for none.
     lengths: Vec<u32>,
-    /// By document: what its length does to every word of it, as of the last [`Self::settle`].
-    dampings: Vec<f32>,
+    /// By document: k1 * (1 - b + b * length / mean length), as of the last [`Self::update_length_norms`].
+    length_norms: Vec<f32>,
     length_total: u64,
     documents: u32,
 }
 
 impl Bm25 {
-    /// Puts `text` in place of what document `document` said before, if anything (`before`).
+    /// Replaces the text `before` of `document`, if it had one, by `text`. Call [`Self::update_length_norms`] after the last one.
     pub fn replace(&mut self, document: u32, before: Option<&str>, text: Option<&str>) {
         if self.lengths.len() <= document as usize {
             self.lengths.resize(document as usize + 1, 0);
@@ -52,25 +53,25 @@ impl Bm25 {
         self.documents += 1;
     }
 
-    /// After the last of some replacements: the mean length they left.
+    /// Recomputes the length norms from the current mean length. To be called after replacements, before scoring.
     #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
-    pub fn settle(&mut self) {
+    pub fn update_length_norms(&mut self) {
         let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
-        let damping = |length: &u32| K1 * (1.0 - B + B * (*length as f32 / mean));
-        self.dampings = self.lengths.iter().map(damping).collect();
+        let norm = |length: &u32| K1 * (1.0 - B + B * (*length as f32 / mean));
+        self.length_norms = self.lengths.iter().map(norm).collect();
     }
 
-    /// Adds the scores of the documents to `scores`, by document.
+    /// Adds the score of every document to `scores`, which is indexed by document.
     #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
     pub fn add_scores(&self, question: &str, scores: &mut [f32]) {
-        // In the order of the words: float sums depend on it.
+        // Sorted, because float sums depend on the order.
         for word in words(question).into_iter().collect::<BTreeSet<_>>() {
             let Some(documents) = self.postings.get(&word).filter(|documents| !documents.is_empty()) else { continue };
             let having = documents.len() as f32;
             let rarity = (1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5)).ln();
             for &(document, times) in documents {
                 let times = times as f32;
-                scores[document as usize] += rarity * times * (K1 + 1.0) / (times + self.dampings[document as usize]);
+                scores[document as usize] += rarity * times * (K1 + 1.0) / (times + self.length_norms[document as usize]);
             }
         }
     }
@@ -85,7 +86,7 @@ mod tests {
         for (document, text) in (0..).zip(texts) {
             index.replace(document, None, Some(text));
         }
-        index.settle();
+        index.update_length_norms();
         index
     }
 
@@ -116,13 +117,13 @@ mod tests {
     fn a_replaced_document_leaves_nothing_behind() {
         let mut changed = index(&["cat dog dog", "cat"]);
         changed.replace(0, Some("cat dog dog"), Some("bird"));
-        changed.settle();
+        changed.update_length_norms();
         let fresh = index(&["bird", "cat"]);
         for question in ["cat", "dog", "bird"] {
             check(&changed, question, scores(&fresh, question));
         }
         changed.replace(1, Some("cat"), None);
-        changed.settle();
+        changed.update_length_norms();
         check(&changed, "cat", [0.0; 3]);
     }
 }

@@ -1,16 +1,15 @@
-//! How much to trust each signal: fitted to the past intents, each asked as if it had never been seen.
+//! Calibration: fits the weights of the signals to the past intents, leaving each intent out of the memory that answers it.
 //!
-//! For every gold tool of a past intent, a softmax over that tool and the others that were wrong; the loss is its negative logarithm
-//! and the weights minimise the mean loss plus a pull towards the prior. Only the strongest wrong answers of every signal are kept:
-//! the rest add nothing to the sum. Adam with a fixed number of steps from the prior, in a fixed order: the same state gives the same
-//! weights.
+//! The loss of a tool that was used is the negative logarithm of its softmax among itself and the wrong tools; the weights minimise
+//! the mean loss plus a pull towards the prior. Only the strongest wrong answers of every signal are kept, since the rest add nothing
+//! to the sum. Adam runs a fixed number of steps from the prior in a fixed order, so the same state gives the same weights.
 //!
-//! What is fitted is a likelihood; what counts is the order of the first few answers, and the two may disagree. So the fitted weights
-//! have to answer the past at least as well, by recall of the first five plus reciprocal rank, as the memory alone; else that decides.
-//! Found with few intents, repeated by many runs that mostly use the same few tools: there every wrong answer is nearly as likely as a
-//! right one, the likelihood is flat, and the texts, which say little about such tools, keep most of the weight that the prior gave
-//! them. Where intents are many or differ, the fit wins this comparison. The prior is no third candidate: it is where the fit starts,
-//! and with few intents it is chance which of the two looks better (offering it lost a point of recall over five folds of 75 intents).
+//! The fit maximises a likelihood, but users see the order of the first few answers, and the two may disagree. So the fitted weights
+//! are used only if they answer the past at least as well as [`MEMORY_FIRST`], by recall of the first five plus reciprocal rank.
+//! They fail this with few intents whose runs mostly use the same few tools: every wrong answer is nearly as likely as a right one,
+//! the likelihood is flat, and the texts, which say little about such tools, keep most of the weight of the prior. With many or
+//! diverse intents the fit wins. The prior is not a third candidate: the fit starts from it, and with few intents it is chance which
+//! of the two looks better (offering it lost a point of recall over five folds of 75 intents).
 
 use std::collections::BTreeMap;
 
@@ -21,49 +20,52 @@ use super::{Clause, Question};
 use crate::core::graph::NodeKind;
 use crate::core::text::clauses;
 
-/// Past intents asked, evenly spaced, and how many there must be.
+/// Past intents used as examples, evenly spaced, and how many there must be.
 const EXAMPLES_MAX: usize = 400;
 const EXAMPLES_MIN: usize = 20;
 /// Wrong answers kept per signal and example.
 const STRONGEST: usize = 24;
+/// Steps and step size of Adam.
 const STEPS: i32 = 250;
 const RATE: f64 = 0.3;
 /// Pull towards the prior, shared by the examples: the fewer there are, the more the prior counts.
 const PULL: f64 = 0.4;
+/// Decay rates of Adam's first and second moment.
 const MOMENTS: (f64, f64) = (0.9, 0.99);
-/// Answers that people look at.
+/// Answers that users look at.
 const FIRST: usize = 5;
 
-/// Fresh and known weights in one vector.
+/// [`Weights::fresh`] and [`Weights::known`] in one vector.
 const PARAMETERS: usize = 2 * SIGNALS;
 type Features = [f64; PARAMETERS];
 
-/// One past intent: the features of what was right and of what was not.
-struct Example {
-    /// With how much each counts: the share of the runs that used it, of 1 in all.
+/// The features of the right and the wrong tools of one past intent.
+struct FitExample {
+    /// Each with its weight: the share of the runs that used it. The weights sum to 1.
     right: Vec<(Features, f64)>,
     wrong: Vec<Features>,
 }
 
-/// The weights that answer the past best; the prior while there is too little of it.
+/// The weights that answer the past intents best; the prior while there are fewer than [`EXAMPLES_MIN`].
 pub(super) fn calibrate(index: &Index) -> Weights {
-    let entries = index.recall().len();
+    let entries = index.intents().len();
     let step = entries.div_ceil(EXAMPLES_MAX).max(1);
-    let examples: Vec<Example> = (0..entries).step_by(step).filter_map(|entry| example(index, entry)).collect();
+    let examples: Vec<FitExample> = (0..entries).step_by(step).filter_map(|entry| example(index, entry)).collect();
     if examples.len() < EXAMPLES_MIN { Weights::default() } else { choose(&examples) }
 }
 
-/// The fitted weights, unless the memory alone answers better.
-fn choose(examples: &[Example]) -> Weights {
+/// The fitted weights, or [`MEMORY_FIRST`] where those answer better.
+fn choose(examples: &[FitExample]) -> Weights {
     let fitted = fit(examples);
     if quality(examples, &MEMORY_FIRST) > quality(examples, &fitted) { MEMORY_FIRST } else { fitted }
 }
 
-/// Recall of the first five answers plus reciprocal rank of the first right one, summed over the examples. Ties count as lost.
+/// Recall of the first five answers plus reciprocal rank of the first right one, summed over the examples. A wrong tool that ties
+/// counts as ranked before.
 #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
-fn quality(examples: &[Example], weights: &Weights) -> f64 {
+fn quality(examples: &[FitExample], weights: &Weights) -> f64 {
     let weights = parameters(weights);
-    let of = |example: &Example| {
+    let quality = |example: &FitExample| {
         let right: Vec<f64> = example.right.iter().map(|(features, _)| score(features, &weights)).collect();
         let wrong: Vec<f64> = example.wrong.iter().map(|features| score(features, &weights)).collect();
         let rank = |own: &f64| {
@@ -75,7 +77,7 @@ fn quality(examples: &[Example], weights: &Weights) -> f64 {
             ranks.iter().zip(&example.right).filter(|(rank, _)| **rank <= FIRST).map(|(_, (_, share))| share).sum();
         found + 1.0 / ranks.iter().min().copied().unwrap_or(usize::MAX) as f64
     };
-    examples.iter().map(of).sum()
+    examples.iter().map(quality).sum()
 }
 
 fn parameters(weights: &Weights) -> Features {
@@ -86,11 +88,12 @@ fn score(features: &Features, weights: &Features) -> f64 {
     features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
 }
 
-fn example(index: &Index, entry: usize) -> Option<Example> {
-    let signals = Signals::of(index, &question(index, entry), Some(entry));
+/// The example of one past intent; `None` if it has no right or no wrong tool.
+fn example(index: &Index, entry: usize) -> Option<FitExample> {
+    let signals = Signals::compute(index, &question(index, entry), Some(entry));
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
-    let used = index.recall().shares(entry).iter();
+    let used = index.intents().shares(entry).iter();
     let right: BTreeMap<usize, f32> =
         used.filter_map(|(node, share)| Some((documents.slot(*node)?, *share))).filter(|(slot, _)| is_tool(slot)).collect();
     let mut slots: Vec<usize> = (0..signals.len()).filter(is_tool).filter(|slot| !right.contains_key(slot)).collect();
@@ -105,7 +108,7 @@ fn example(index: &Index, entry: usize) -> Option<Example> {
     wrong.sort_unstable();
     wrong.dedup();
     let total: f64 = right.values().map(|share| f64::from(*share)).sum();
-    (!right.is_empty() && !wrong.is_empty()).then(|| Example {
+    (!right.is_empty() && !wrong.is_empty()).then(|| FitExample {
         right: right.into_iter().map(|(slot, share)| (features(&signals, slot), f64::from(share) / total)).collect(),
         wrong: wrong.into_iter().map(|slot| features(&signals, slot)).collect(),
     })
@@ -113,26 +116,26 @@ fn example(index: &Index, entry: usize) -> Option<Example> {
 
 /// A past intent as a question, with the vectors it already has.
 fn question(index: &Index, entry: usize) -> Question {
-    let recall = index.recall();
+    let intents = index.intents();
     let present = |vector: &[f32]| vector.iter().any(|value| *value != 0.0).then(|| vector.to_vec());
-    let intent = recall.entry(entry).intent.to_string();
+    let intent = intents.entry(entry).intent.to_string();
     let texts: Vec<String> = clauses(&intent).into_iter().map(str::to_owned).collect();
-    let vectors = recall.clause_vectors(entry).map(present);
+    let vectors = intents.clause_vectors(entry).map(present);
     let clauses = texts.into_iter().zip(vectors).map(|(text, vector)| Clause { text, vector }).collect();
-    Question { vector: present(recall.vector(entry)), clauses, intent }
+    Question { vector: present(intents.vector(entry)), clauses, intent }
 }
 
 fn features(signals: &Signals, slot: usize) -> Features {
     let confidence = f64::from(signals.confidence);
     let mut features = [0.0; PARAMETERS];
-    for (signal, value) in signals.at(slot).iter().enumerate() {
+    for (signal, value) in signals.values(slot).iter().enumerate() {
         features[signal] = (1.0 - confidence) * f64::from(*value);
         features[SIGNALS + signal] = confidence * f64::from(*value);
     }
     features
 }
 
-fn fit(examples: &[Example]) -> Weights {
+fn fit(examples: &[FitExample]) -> Weights {
     let prior = parameters(&PRIOR);
     let mut weights = prior;
     let (mut mean, mut square) = ([0.0; PARAMETERS], [0.0; PARAMETERS]);
@@ -148,7 +151,7 @@ fn fit(examples: &[Example]) -> Weights {
             mean[at] = MOMENTS.0 * mean[at] + (1.0 - MOMENTS.0) * slope;
             square[at] = MOMENTS.1 * square[at] + (1.0 - MOMENTS.1) * slope * slope;
             let (mean, square) = (mean[at] / (1.0 - MOMENTS.0.powi(step)), square[at] / (1.0 - MOMENTS.1.powi(step)));
-            // A signal may count for nothing, never against: more of it must not make an item worse.
+            // No weight is negative: more of a signal must not make an item worse.
             weights[at] = (weights[at] - RATE * mean / (square.sqrt() + 1e-8)).max(0.0);
         }
     }
@@ -156,8 +159,8 @@ fn fit(examples: &[Example]) -> Weights {
     Weights { fresh: part(0), known: part(SIGNALS) }
 }
 
-/// Adds the gradient of the weighted mean over the right ones of -ln(e^right / (e^right + sum of e^wrong)).
-fn add_gradient(example: &Example, weights: &Features, gradient: &mut Features) {
+/// Adds the gradient of the weighted mean over the right tools of -ln(e^right / (e^right + sum of e^wrong)).
+fn add_gradient(example: &FitExample, weights: &Features, gradient: &mut Features) {
     let right: Vec<f64> = example.right.iter().map(|(features, _)| score(features, weights)).collect();
     let wrong: Vec<f64> = example.wrong.iter().map(|features| score(features, weights)).collect();
     let top = right.iter().chain(&wrong).copied().fold(f64::MIN, f64::max);
@@ -183,17 +186,17 @@ fn add_gradient(example: &Example, weights: &Features, gradient: &mut Features) 
 mod tests {
     use super::*;
 
-    fn loss(example: &Example, weights: &Features) -> f64 {
+    fn loss(example: &FitExample, weights: &Features) -> f64 {
         let score = |features: &Features| features.iter().zip(weights).map(|(f, w)| f * w).sum::<f64>().exp();
         let wrong: f64 = example.wrong.iter().map(score).sum();
         example.right.iter().map(|(right, share)| -share * (score(right) / (score(right) + wrong)).ln()).sum()
     }
 
-    fn sample(seed: u32) -> Example {
+    fn sample(seed: u32) -> FitExample {
         let value =
             |at: u32| f64::from(seed.wrapping_mul(747_796_405).wrapping_add(at.wrapping_mul(2_891_336_453)) >> 16) / 65_536.0;
         let features = |from: u32| std::array::from_fn(|at| value(from + u32::try_from(at).unwrap()));
-        Example {
+        FitExample {
             right: vec![(features(0), 0.3), (features(100), 0.7)],
             wrong: (2..8).map(|row| features(row * 100)).collect(),
         }
@@ -218,7 +221,8 @@ mod tests {
     fn fitting_trusts_the_signal_that_was_right() {
         let right: Features = std::array::from_fn(|at| if at == 0 { 1.0 } else { 0.2 });
         let wrong: Features = std::array::from_fn(|at| if at == 1 { 1.0 } else { 0.2 });
-        let examples: Vec<Example> = (0..30).map(|_| Example { right: vec![(right, 1.0)], wrong: vec![wrong; 5] }).collect();
+        let examples: Vec<FitExample> =
+            (0..30).map(|_| FitExample { right: vec![(right, 1.0)], wrong: vec![wrong; 5] }).collect();
         let weights = fit(&examples);
         assert!(weights.fresh[0] > PRIOR.fresh[0] && weights.fresh[1] < PRIOR.fresh[1], "{weights:?}");
         assert!(weights.fresh.iter().chain(&weights.known).all(|weight| *weight >= 0.0));
@@ -234,16 +238,16 @@ mod tests {
                 _ => memory,
             } / 2.0)
         };
-        let example = |texts: f64| Example {
+        let example = |texts: f64| FitExample {
             right: vec![(item(0.0, 0.1, 0.5), 0.5), (item(0.0, 0.1, 0.4), 0.5)],
             wrong: (0..6).map(|_| item(texts, 1.0, 0.1)).collect(),
         };
-        let misled: Vec<Example> = (0..EXAMPLES_MIN).map(|_| example(1.0)).collect();
+        let misled: Vec<FitExample> = (0..EXAMPLES_MIN).map(|_| example(1.0)).collect();
         let (fitted, chosen) = (fit(&misled[..1]), choose(&misled));
         assert!(quality(&misled, &chosen) >= quality(&misled, &fitted));
         assert!(quality(&misled, &MEMORY_FIRST) > quality(&misled, &PRIOR), "the example does not show what it is for");
         assert!((quality(&misled, &chosen) / 20.0 - 2.0).abs() < 1e-9, "{chosen:?}");
-        let plain: Vec<Example> = (0..EXAMPLES_MIN).map(|_| example(0.0)).collect();
+        let plain: Vec<FitExample> = (0..EXAMPLES_MIN).map(|_| example(0.0)).collect();
         assert_eq!(choose(&plain), fit(&plain), "where all answer alike, the fitted weights stay");
     }
 }

@@ -1,47 +1,48 @@
-//! What can be found: every tool and capability has a slot, given in the order they appear and never taken back.
+//! The searchable items: every tool and capability has a slot, assigned in the order they appear and never reused.
 
 use std::sync::Arc;
 
 use super::bm25::Bm25;
 use super::reliability;
-use super::rows::Rows;
+use super::rows::VectorRows;
 use crate::core::capability::{Capability, Status};
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 use crate::core::tool::Tool;
 use crate::core::vectors::TextHash;
 
-/// The text of a slot, and whether its vector stands in the rows.
+/// The text of a slot, and whether its vector is in the rows.
 #[derive(Clone, Debug)]
-struct Text {
+struct SlotText {
     content: Arc<str>,
     hash: TextHash,
     has_vector: bool,
 }
 
+/// Texts, words, vectors and success rates by slot.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {
     nodes: Vec<Node>,
-    texts: Vec<Option<Text>>,
-    /// How often it works; `None` for what cannot be used: withdrawn tools, and capabilities nobody described.
+    texts: Vec<Option<SlotText>>,
+    /// By slot; `None` for items that cannot be used: removed tools and stubs of capabilities.
     success_rates: Vec<Option<f64>>,
     /// Slots of tools and of capabilities, by position.
     tools: Vec<u32>,
     capabilities: Vec<u32>,
-    /// Of tools and of capabilities apart: learned capabilities repeat the names of their tools, which would make those words look
-    /// common.
+    /// Separate for tools and capabilities: learned capabilities repeat the names of their tools, which would make those words
+    /// look common.
     tool_words: Arc<Bm25>,
     capability_words: Arc<Bm25>,
-    /// Since the words were settled.
+    /// Since the length norms of the words were computed.
     texts_changed: bool,
-    vectors: Rows,
+    vectors: VectorRows,
 }
 
 impl Documents {
-    /// Takes over what changed. O(items), and O(words) for those whose text changed.
+    /// Brings everything up to `state`. O(items), and O(words) for items whose text changed.
     pub(super) fn update(&mut self, state: &State, dim: usize, model_changed: bool) {
         if model_changed {
-            self.vectors = Rows::new(dim);
+            self.vectors = VectorRows::new(dim);
             for text in &mut self.texts {
                 self.vectors.push_empty();
                 if let Some(text) = text {
@@ -68,11 +69,11 @@ impl Documents {
             self.set_text(self.capabilities[position], Capability::text(capability));
         }
         if self.texts_changed {
-            Arc::make_mut(&mut self.tool_words).settle();
-            Arc::make_mut(&mut self.capability_words).settle();
+            Arc::make_mut(&mut self.tool_words).update_length_norms();
+            Arc::make_mut(&mut self.capability_words).update_length_norms();
             self.texts_changed = false;
         }
-        self.fill(state);
+        self.fill_vectors(state);
         self.success_rates = self.nodes.iter().map(|node| usable_rate(state, *node)).collect();
     }
 
@@ -84,6 +85,7 @@ impl Documents {
         slot
     }
 
+    /// Replaces the text of a slot if it changed; its vector is then missing until [`Self::fill_vectors`] finds the new one.
     fn set_text(&mut self, slot: u32, text: Option<String>) {
         let known = &mut self.texts[slot as usize];
         if known.as_ref().map(|known| &*known.content) == text.as_deref() {
@@ -99,10 +101,11 @@ impl Documents {
         if before.is_some_and(|before| before.has_vector) {
             self.vectors.clear(slot as usize);
         }
-        *known = text.map(|text| Text { hash: TextHash::compute(&text), content: text.into(), has_vector: false });
+        *known = text.map(|text| SlotText { hash: TextHash::compute(&text), content: text.into(), has_vector: false });
     }
 
-    fn fill(&mut self, state: &State) {
+    /// Copies vectors that have become known into the rows.
+    fn fill_vectors(&mut self, state: &State) {
         for (slot, text) in self.texts.iter_mut().enumerate() {
             if let Some(text) = text.as_mut().filter(|text| !text.has_vector)
                 && let Some(vector) = state.vectors.get(text.hash)
@@ -117,7 +120,7 @@ impl Documents {
         self.nodes[slot]
     }
 
-    /// The slot of a node; `None` if it came after the index was made.
+    /// The slot of a node; `None` if the node is newer than the index.
     pub fn slot(&self, node: Node) -> Option<usize> {
         let slot = match node.kind() {
             NodeKind::Tool(position) => self.tools.get(position as usize),
@@ -126,21 +129,16 @@ impl Documents {
         slot.map(|slot| *slot as usize)
     }
 
-    /// By slot: words in common with a question, the best 1.
+    /// The BM25 score of every slot for a question, divided by the best one.
     pub fn words(&self, question: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.len()];
         self.tool_words.add_scores(question, &mut scores);
         self.capability_words.add_scores(question, &mut scores);
-        let best = scores.iter().copied().fold(0.0, f32::max);
-        if best > 0.0 {
-            for score in &mut scores {
-                *score /= best;
-            }
-        }
+        divide_by_largest(&mut scores);
         scores
     }
 
-    /// By slot: the cosine with each of some vectors of the index's model.
+    /// For each of `vectors`, which must be of the index's model, its cosine with every slot.
     pub fn cosines(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         self.vectors.products(vectors)
     }
@@ -150,7 +148,7 @@ impl Documents {
         self.vectors.row(slot)
     }
 
-    /// How often the item of a slot works; `None` for what cannot be used.
+    /// The success rate of a slot; `None` for an item that cannot be used.
     pub fn success_rate(&self, slot: usize) -> Option<f64> {
         self.success_rates[slot]
     }
@@ -165,10 +163,20 @@ impl Documents {
     }
 }
 
+/// Scales values of at least 0 so that the largest is 1; all zeros stay.
+pub(super) fn divide_by_largest(values: &mut [f32]) {
+    let largest = values.iter().copied().fold(0.0, f32::max);
+    if largest > 0.0 {
+        for value in values {
+            *value /= largest;
+        }
+    }
+}
+
 fn usable_rate(state: &State, node: Node) -> Option<f64> {
     let usable = match node.kind() {
         NodeKind::Tool(position) => !state.tools.at(position).removed,
         NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
     };
-    usable.then(|| reliability::rate(state, node))
+    usable.then(|| reliability::success_rate(state, node))
 }

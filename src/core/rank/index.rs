@@ -1,45 +1,46 @@
-//! Everything a question is compared with, made from one state and kept beside it. Derived: never part of the log or the digest.
+//! The search index: everything a question is compared with, derived from one state. Never part of the log or the digest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blend::Weights;
 use super::calibrate::calibrate;
-use super::documents::Documents;
-use super::recall::Recall;
+use super::documents::{Documents, divide_by_largest};
+use super::intent_index::IntentIndex;
 use crate::core::graph::Node;
 use crate::core::id::Seq;
 use crate::core::state::State;
 
-/// The weights are worth fitting anew when the memory has grown by this factor.
+/// Growth of the memory since the last fit, as a factor, from which the weights are stale.
 const CALIBRATE_AT_GROWTH: f64 = 1.2;
 
+/// Items, past intents, popularity and fitted weights of one state.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     state: Arc<State>,
     model: Option<Arc<str>>,
     documents: Documents,
-    recall: Recall,
-    /// Runs in which a node succeeded, over the remembered intents.
+    intents: IntentIndex,
+    /// Runs in which a node succeeded, summed over the remembered intents.
     uses: Arc<BTreeMap<Node, u32>>,
-    /// What follows from them, by slot.
+    /// Popularity by slot, computed from `uses`.
     popularity: Arc<Vec<f32>>,
     weights: Weights,
     /// What the weights were fitted to.
-    fitted_to: Option<Basis>,
+    fitted_to: Option<FitBasis>,
 }
 
-/// What a fit rests on. When it changes, the fit is out of date; vectors count as well: a slow embedder delivers them long after the
-/// intents, and weights fitted without them trust words and popularity alone.
+/// The data a fit was computed from; when it changes, the fit is out of date. Vectors belong to it because a slow embedder delivers
+/// them long after the intents, and weights fitted without them trust words and popularity alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Basis {
+struct FitBasis {
     intents: usize,
     vectors: usize,
     model: Option<Arc<str>>,
 }
 
 impl Index {
-    /// The index of `state`, from this one, which was made from an earlier state of the same log. The weights stay.
+    /// The index of `state`, updated from this one, which must stem from an earlier state of the same log. The weights are kept.
     #[must_use]
     pub fn update(&self, state: Arc<State>) -> Self {
         let mut next = self.clone();
@@ -47,37 +48,38 @@ impl Index {
         next.model = state.vectors.model().cloned();
         let dim = state.vectors.dim();
         next.documents.update(&state, dim, model_changed);
-        next.recall.update(&state, dim, model_changed);
+        next.intents.update(&state, dim, model_changed);
         next.uses = Arc::new(uses(&state));
         next.popularity = Arc::new(next.popularity_without(&[]));
         next.state = state;
         next
     }
 
-    /// The same with weights fitted to all that is remembered.
+    /// The same index with weights fitted to the whole memory.
     #[must_use]
     pub fn calibrated(self) -> Self {
         let weights = calibrate(&self);
         Self { weights, fitted_to: Some(self.basis()), ..self }
     }
 
-    fn basis(&self) -> Basis {
-        Basis { intents: self.recall.len(), vectors: self.state.vectors.coverage().0, model: self.model.clone() }
+    fn basis(&self) -> FitBasis {
+        FitBasis { intents: self.intents.len(), vectors: self.state.vectors.coverage().0, model: self.model.clone() }
     }
 
-    /// Whether the memory holds much that the weights do not know.
+    /// Whether the memory has grown enough since the last fit to make another one worthwhile.
     #[expect(clippy::cast_precision_loss, reason = "the memory is bounded")]
-    pub fn has_outgrown_its_weights(&self) -> bool {
+    pub fn weights_are_stale(&self) -> bool {
         let fitted_to = self.fitted_to.as_ref().filter(|basis| basis.model == self.model).map_or(0, |basis| basis.intents);
-        self.can_be_calibrated() && self.recall.len() as f64 > fitted_to as f64 * CALIBRATE_AT_GROWTH
+        self.can_be_calibrated() && self.intents.len() as f64 > fitted_to as f64 * CALIBRATE_AT_GROWTH
     }
 
-    /// The state that the answers are about.
+    /// The state this index was derived from.
     pub fn state(&self) -> &Arc<State> {
         &self.state
     }
 
-    pub fn at(&self) -> Seq {
+    /// The last record in that state.
+    pub fn applied(&self) -> Seq {
         self.state.applied()
     }
 
@@ -90,29 +92,30 @@ impl Index {
         &self.documents
     }
 
-    pub fn recall(&self) -> &Recall {
-        &self.recall
+    pub fn intents(&self) -> &IntentIndex {
+        &self.intents
     }
 
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// Whether the weights are those of the memory as it is.
+    /// Whether the weights were fitted to the memory and vectors of this index.
     pub fn is_calibrated(&self) -> bool {
-        self.recall.is_empty() || self.fitted_to.as_ref() == Some(&self.basis())
+        self.intents.is_empty() || self.fitted_to.as_ref() == Some(&self.basis())
     }
 
-    /// Not while many vectors are still on their way: what has none looks like a stranger.
+    /// Whether at least nine tenths of the texts have vectors; without its vector an intent looks unlike everything.
     pub fn can_be_calibrated(&self) -> bool {
         let (have, wanted) = self.state.vectors.coverage();
         have * 10 >= wanted * 9
     }
 
-    /// By slot: how often it succeeded, on a logarithmic scale, the most used one 1. The runs of `except` are not counted.
+    /// By slot: the logarithm of the runs in which it succeeded, divided by the largest one. The runs of past intent `except` are not
+    /// counted.
     pub fn popularity(&self, except: Option<usize>) -> Vec<f32> {
         match except {
-            Some(entry) => self.popularity_without(&self.recall.entry(entry).used),
+            Some(entry) => self.popularity_without(&self.intents.entry(entry).used),
             None => self.popularity.to_vec(),
         }
     }
@@ -126,12 +129,7 @@ impl Index {
                 popularity[slot] = ((times - own) as f32).ln_1p();
             }
         }
-        let most = popularity.iter().copied().fold(0.0, f32::max);
-        if most > 0.0 {
-            for value in &mut popularity {
-                *value /= most;
-            }
-        }
+        divide_by_largest(&mut popularity);
         popularity
     }
 }

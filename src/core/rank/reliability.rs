@@ -1,19 +1,21 @@
-//! How far something can be trusted to work (S1, S3 3.1, S4).
+//! Reliability of items: the factor by which an observed success rate changes a score (S1, S3 3.1, S4).
 
 use std::collections::BTreeSet;
 
 use crate::core::graph::{Node, NodeKind};
 use crate::core::state::State;
 
-/// Below this rate something is unreliable, above the other it is proven. Bounds are strict.
+/// Success rates below which an item is unreliable and above which it is proven. Both bounds are strict.
 const UNRELIABLE_BELOW: f64 = 0.5;
 const PROVEN_ABOVE: f64 = 0.9;
+/// Factors for unreliable and proven items; all others have 1.
 const UNRELIABLE: f64 = 0.1;
 const PROVEN: f64 = 1.2;
 
-/// No answer is certain.
+/// Upper bound of every score: no answer is certain.
 pub const SCORE_MAX: f64 = 0.95;
 
+/// The factor of a success rate.
 pub fn factor(rate: f64) -> f64 {
     if rate < UNRELIABLE_BELOW {
         UNRELIABLE
@@ -24,9 +26,9 @@ pub fn factor(rate: f64) -> f64 {
     }
 }
 
-/// The success rate of a tool; of a capability the smallest among its own and those of all it calls, all the way down. 1 for what was
-/// never observed (S4 AC12).
-pub fn rate(state: &State, node: Node) -> f64 {
+/// The success rate of a node: for a tool its own, for a capability the smallest among its own and those of everything it calls,
+/// transitively. 1 if nothing was observed (S4 AC12).
+pub fn success_rate(state: &State, node: Node) -> f64 {
     if let NodeKind::Tool(position) = node.kind() {
         return state.tools.at(position).success_rate();
     }

@@ -1,20 +1,21 @@
-//! Vectors one after the other, for products with all of them at once. A copy shares what does not change.
+//! Vectors of one length stored contiguously, for products of a vector with all of them. Clones share the chunks that do not change.
 
 use std::sync::Arc;
 
-/// Rows that are copied together when one of them changes while a copy is held.
+/// Rows per chunk; a chunk is copied when one of its rows changes while a clone is held.
 const CHUNK_ROWS: usize = 256;
-/// Sums side by side: what the widest registers hold twice. The order of the additions is the same whatever the processor.
+/// Parallel sums: twice what the widest registers hold. The order of the additions is the same on every processor.
 const LANES: usize = 16;
 
+/// A growing matrix of `f32`, one vector per row.
 #[derive(Clone, Debug, Default)]
-pub struct Rows {
+pub struct VectorRows {
     dim: usize,
     len: usize,
     chunks: Vec<Arc<Vec<f32>>>,
 }
 
-impl Rows {
+impl VectorRows {
     pub fn new(dim: usize) -> Self {
         Self { dim, len: 0, chunks: Vec::new() }
     }
@@ -30,12 +31,13 @@ impl Rows {
         self.len += 1;
     }
 
-    /// `vector` must have the length of the rows.
+    /// Overwrites a row; `vector` must have the length of the rows.
     pub fn set(&mut self, row: usize, vector: &[f32]) {
         let from = row % CHUNK_ROWS * self.dim;
         Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS])[from..from + self.dim].copy_from_slice(vector);
     }
 
+    /// Sets a row to zeros.
     pub fn clear(&mut self, row: usize) {
         let from = row % CHUNK_ROWS * self.dim;
         Arc::make_mut(&mut self.chunks[row / CHUNK_ROWS])[from..from + self.dim].fill(0.0);
@@ -46,8 +48,8 @@ impl Rows {
         &self.chunks[row / CHUNK_ROWS][from..from + self.dim]
     }
 
-    /// The product of every row with each of `vectors`; 0 with one whose length is not that of the rows. Chunk by chunk,
-    /// because fetching rows takes longer than multiplying them. O(rows * dim * vectors).
+    /// For each of `vectors`, its product with every row; 0 if its length is not that of the rows. Works chunk by chunk, because
+    /// fetching rows takes longer than multiplying them. O(rows * dim * vectors).
     pub fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len]; vectors.len()];
         if self.dim == 0 {
@@ -75,14 +77,15 @@ impl Rows {
     }
 }
 
-/// What rows are made of.
-pub(in crate::core) trait Number: Sized {
+/// A number type that rows can consist of.
+pub(in crate::core) trait DotProduct: Sized {
     /// The product of a row with a vector of its length. Implementations are inlined into [`multiply`].
     fn dot(row: &[Self], vector: &[Self]) -> f32;
 }
 
-/// The product of every row with one vector. The rows are few enough to stay in the processor's cache for the next one.
-pub(in crate::core) fn multiply<T: Number>(rows: &[T], vector: &[T], products: &mut [f32]) {
+/// Writes the product of every row with one vector. Callers pass few enough rows to stay in the processor's cache for the next
+/// vector.
+pub(in crate::core) fn multiply<T: DotProduct>(rows: &[T], vector: &[T], products: &mut [f32]) {
     pulp::Arch::new().dispatch(Multiply { rows, vector, products });
 }
 
@@ -92,7 +95,7 @@ struct Multiply<'a, T> {
     products: &'a mut [f32],
 }
 
-impl<T: Number> pulp::NullaryFnOnce for Multiply<'_, T> {
+impl<T: DotProduct> pulp::NullaryFnOnce for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -105,7 +108,7 @@ impl<T: Number> pulp::NullaryFnOnce for Multiply<'_, T> {
     }
 }
 
-impl Number for f32 {
+impl DotProduct for f32 {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
     fn dot(row: &[Self], vector: &[Self]) -> f32 {
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn products_are_those_of_the_rows() {
         let dim = 37;
-        let mut rows = Rows::new(dim);
+        let mut rows = VectorRows::new(dim);
         for (row, value) in (0_u16..).zip(0..CHUNK_ROWS + 3) {
             rows.push_empty();
             if value != 2 {
@@ -153,7 +156,7 @@ mod tests {
         let dim = 35;
         let noise = |number: u32| f32::from(u16::try_from(number.wrapping_mul(2_654_435_761) >> 16).unwrap()) / 65_536.0 - 0.5;
         let vector = |from: u32| -> Vec<f32> { (from..).take(dim).map(noise).collect() };
-        let mut rows = Rows::new(dim);
+        let mut rows = VectorRows::new(dim);
         for (row, seed) in (0..9).zip(1_000_u32..) {
             rows.push_empty();
             rows.set(row, &vector(seed * 50));

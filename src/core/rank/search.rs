@@ -1,12 +1,12 @@
-//! `search_tools`, deprecated but served (S0, S3 2.1): semantic rank mixed with how close a tool stands to those already in use.
+//! `search_tools`, deprecated but served (S0, S3 2.1): tools by semantic score and relatedness to the tools already in use.
 
 use super::Question;
-use super::discover::{Found, Hit, Only, Wanted, discover};
+use super::discover::{DiscoverOptions, Discovery, Hit, ItemFilter, discover};
 use super::index::Index;
 use crate::core::graph::Node;
 use crate::core::graph::measures::Measures;
 
-/// Semantic answers that are ranked again with the graph.
+/// Semantic hits that are ranked again with the graph.
 const CANDIDATES: usize = 50;
 
 /// A tool with both halves of its score.
@@ -19,25 +19,27 @@ pub struct ToolHit {
     pub score: f64,
 }
 
+/// The answer to a `search_tools` question.
 #[derive(Clone, Debug)]
 pub struct FoundTools {
     pub hits: Vec<ToolHit>,
-    /// How much the semantic half counted.
+    /// Weight of the semantic score.
     pub alpha: f64,
+    /// Tools that match semantically, whatever the limit.
     pub total: usize,
 }
 
-/// The best tools for the question, given those in use.
+/// Ranks the tools for a question, given the tools in use (`context`).
 pub fn search_tools(index: &Index, measures: &Measures, question: &Question, context: &[Node], limit: usize) -> FoundTools {
-    let wanted = Wanted { only: Only::Tools, score_min: 0.0, limit: CANDIDATES.max(limit) };
-    let Found { hits, tools, .. } = discover(index, question, wanted);
+    let wanted = DiscoverOptions { only: ItemFilter::Tools, score_min: 0.0, limit: CANDIDATES.max(limit) };
+    let Discovery { hits, tools, .. } = discover(index, question, wanted);
     let alpha = measures.alpha(!context.is_empty());
     let rank = |hit: Hit| {
         let graph = measures.relatedness(hit.node, context);
         ToolHit { graph, score: alpha * hit.semantic + (1.0 - alpha) * graph, hit }
     };
     let mut hits: Vec<ToolHit> = hits.into_iter().map(rank).collect();
-    // Stable: what ties keeps the order of the semantic answer.
+    // The sort is stable: ties keep the order of the semantic score.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
     hits.truncate(limit);
     FoundTools { hits, alpha, total: tools }

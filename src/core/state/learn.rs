@@ -74,9 +74,9 @@ impl State {
     fn count_calls(&mut self, trace: &TraceCompleted, calls: &[Node], seq: Seq) {
         for (step, node) in trace.steps.iter().zip(calls) {
             match node.kind() {
-                NodeKind::Tool(position) => self.tools.called(position, step, trace.ended),
+                NodeKind::Tool(position) => self.tools.record_call(position, step, trace.ended),
                 NodeKind::Capability(position) => {
-                    self.capabilities.called(position, step.success, step.duration_ms.unwrap_or(0), seq);
+                    self.capabilities.record_call(position, step.success, step.duration_ms.unwrap_or(0), seq);
                 }
             }
         }

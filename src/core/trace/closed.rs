@@ -9,7 +9,7 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use super::{ByExecution, TRACES_KEPT};
-use crate::core::digest::Writer;
+use crate::core::digest::DigestWriter;
 use crate::core::event::{Event, NewRecord, TraceCompleted};
 use crate::core::id::{ExecutionId, fnv1a};
 
@@ -128,7 +128,7 @@ impl Closed {
         self.order.len() + self.packed.as_ref().map_or(0, |(pack, gone)| pack.ends.len() - gone)
     }
 
-    pub(super) fn digest(&self, writer: &mut Writer) {
+    pub(super) fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.len());
         if let Some((pack, gone)) = &self.packed {
             for row in *gone..pack.ends.len() {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn digest(closed: &Closed) -> StateDigest {
-        let mut writer = Writer::new();
+        let mut writer = DigestWriter::new();
         closed.digest(&mut writer);
         writer.finish()
     }

@@ -11,7 +11,7 @@ pub(super) async fn serve() -> HttpResponse {
 
 fn document() -> Value {
     let publishable = Kind::ALL.into_iter().filter(|kind| kind.is_publishable());
-    let schemas: Value = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), schema::of(kind))).collect();
+    let schemas: Value = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), schema::for_kind(kind))).collect();
     let kinds: Vec<String> = publishable.map(|kind| format!("pml.{kind}")).collect();
     let mut components = json!({
         "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Needed only where API keys are configured."}},

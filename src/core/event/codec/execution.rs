@@ -1,4 +1,4 @@
-//! Conversions of what agents say while they run: `execution.*` and `step.*`.
+//! Conversions of the events of running executions: `execution.*` and `step.*`.
 
 use super::{Cow, Refusal, borrowed, domain, json, json_text, owned, parse, parse_all, parse_optional, wire};
 

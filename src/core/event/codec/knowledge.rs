@@ -1,4 +1,4 @@
-//! Conversions of what agents and people say about the world: tools, capabilities, feedback, templates.
+//! Conversions of the events about tools, capabilities, feedback and templates.
 
 use super::{Cow, EdgeKind, RecordId, Refusal, borrowed, domain, json, json_text, owned, parse, parse_optional, wire};
 use crate::core::id::ToolId;
@@ -93,7 +93,7 @@ impl<'a> From<&'a domain::CapabilityDeclared> for wire::CapabilityDeclared<'a> {
         Self {
             name: text!(event.name),
             description: text!(event.description),
-            structure: wire::Structure {
+            structure: wire::DeclaredStructure {
                 nodes: event.structure.nodes.iter().map(node).collect(),
                 edges: event.structure.edges.iter().map(edge).collect(),
             },
@@ -128,7 +128,7 @@ impl TryFrom<wire::CapabilityDeclared<'_>> for domain::CapabilityDeclared {
         Ok(Self {
             name: wire.name.into_owned(),
             description: wire.description.into_owned(),
-            structure: domain::Structure {
+            structure: domain::DeclaredStructure {
                 nodes: wire.structure.nodes.into_iter().map(node).collect::<Result<_, Refusal>>()?,
                 edges: wire.structure.edges.into_iter().map(edge).collect::<Result<_, Refusal>>()?,
             },
@@ -145,9 +145,9 @@ impl From<&domain::FeedbackGiven> for wire::FeedbackGiven<'_> {
             domain::FeedbackTarget::Suggestion(id) => (None, Some(id.to_string().into())),
         };
         let verdict = match event.verdict {
-            domain::Verdict::Accepted => wire::Verdict::Accepted,
-            domain::Verdict::Ignored => wire::Verdict::Ignored,
-            domain::Verdict::Rejected => wire::Verdict::Rejected,
+            domain::FeedbackVerdict::Accepted => wire::FeedbackVerdict::Accepted,
+            domain::FeedbackVerdict::Ignored => wire::FeedbackVerdict::Ignored,
+            domain::FeedbackVerdict::Rejected => wire::FeedbackVerdict::Rejected,
         };
         Self { prediction, suggestion, verdict }
     }
@@ -166,9 +166,9 @@ impl TryFrom<wire::FeedbackGiven<'_>> for domain::FeedbackGiven {
             (Some(_), Some(_)) => return Err(Refusal::invalid("data.suggestion", "give prediction or suggestion, not both")),
         };
         let verdict = match wire.verdict {
-            wire::Verdict::Accepted => domain::Verdict::Accepted,
-            wire::Verdict::Ignored => domain::Verdict::Ignored,
-            wire::Verdict::Rejected => domain::Verdict::Rejected,
+            wire::FeedbackVerdict::Accepted => domain::FeedbackVerdict::Accepted,
+            wire::FeedbackVerdict::Ignored => domain::FeedbackVerdict::Ignored,
+            wire::FeedbackVerdict::Rejected => domain::FeedbackVerdict::Rejected,
         };
         Ok(Self { target, verdict })
     }

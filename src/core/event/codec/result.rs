@@ -1,4 +1,4 @@
-//! Conversions of the results of pml's own work: traces, embeddings, predictions, forks.
+//! Conversions of the events that pml itself writes: traces, embeddings, predictions, forks.
 
 use super::{Callee, Cow, DONE, Refusal, Seq, Timestamp, borrowed, domain, owned, parse, parse_all, parse_optional, wire};
 

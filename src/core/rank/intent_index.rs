@@ -1,49 +1,50 @@
-//! Past intents near a question, and what succeeded with them: nearest neighbours, each weighing its similarity to a power.
+//! Nearest-neighbour search over the past intents: those near a question vote for what succeeded with them, each with its
+//! similarity to a power as weight.
 
 use std::sync::Arc;
 
 use super::documents::Documents;
-use super::rows::Rows;
+use super::rows::VectorRows;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::memory::PastIntent;
+use crate::core::memory;
 use crate::core::state::State;
 use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
-/// How far to look and how much nearer ones count more.
+/// How many runs vote, and how fast the weight falls with the similarity.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
-    /// Past runs that vote, the nearest ones.
+    /// Past runs that vote, the nearest first.
     pub runs: u32,
-    /// A vote weighs the similarity to this power.
+    /// The weight of a vote is its similarity to this power.
     pub power: i32,
 }
 
-/// Sharp: what the nearest did.
+/// For a whole intent, sharp: only the most similar intents have weight.
 pub const NEAR: Reach = Reach { runs: 50, power: 12 };
-/// Smooth: what is usual around here.
+/// For a whole intent, smooth: similar intents have similar weights.
 pub const WIDE: Reach = Reach { runs: 20, power: 4 };
 /// For one clause, which is less distinct than a whole intent.
 pub const CLAUSE: Reach = Reach { runs: 20, power: 8 };
 
-/// What a run that failed counts for, next to one that succeeded: some of what it did was right, but not all of it.
+/// Weight of a failed run relative to a successful one: some of its calls were right, but not all.
 const FAILED_RUN: f32 = 0.5;
 
-/// One past intent and how it votes.
+/// One past intent with its voting weights.
 #[derive(Clone, Debug)]
-struct Past {
-    remembered: Arc<PastIntent>,
-    /// What one of its runs counts for, between a failed and a succeeded one.
+struct VotingIntent {
+    remembered: Arc<memory::PastIntent>,
+    /// Mean weight of its runs, from [`FAILED_RUN`] (all failed) to 1 (all succeeded).
     trust: f32,
-    /// The share of its runs, so counted, that used a node.
+    /// By node, the weighted share of the runs that used it.
     shares: Arc<[(Node, f32)]>,
 }
 
-impl Past {
-    /// A run that went well is remembered with its capability, whose members are what it called; so those tell which of the uses
-    /// stood in good runs.
+impl VotingIntent {
+    /// A successful run is remembered with its capability, whose members are its calls; so the capabilities tell which uses of a tool
+    /// belong to successful runs.
     #[expect(clippy::cast_precision_loss, reason = "shares; the last digits do not matter")]
-    fn new(remembered: &Arc<PastIntent>, state: &State) -> Self {
+    fn new(remembered: &Arc<memory::PastIntent>, state: &State) -> Self {
         let capabilities = remembered.used.iter().filter_map(|(node, times)| match node.kind() {
             NodeKind::Capability(position) => Some((state.capabilities.at(position), *times)),
             NodeKind::Tool(_) => None,
@@ -68,25 +69,26 @@ impl Past {
     }
 }
 
-/// Row of an intent that lacks its vector.
+/// A row whose vector is not known yet.
 #[derive(Clone, Copy, Debug)]
-struct Lacking {
+struct MissingVector {
     row: usize,
     hash: TextHash,
 }
 
+/// The past intents of the memory, in its order, with the vectors of the intents and their clauses.
 #[derive(Clone, Debug, Default)]
-pub struct Recall {
-    /// Number in the memory of the first entry: when the memory forgets it, everything is made anew.
+pub struct IntentIndex {
+    /// Number in the memory of the first entry; when the memory forgets that entry, the index is rebuilt.
     first: Option<u64>,
-    entries: Vec<Past>,
-    intents: Rows,
-    /// The clauses of all intents; an intent of one clause stands for itself.
-    clauses: Rows,
+    entries: Vec<VotingIntent>,
+    intent_rows: VectorRows,
+    /// The clauses of all intents; an intent of one clause is its own clause.
+    clause_rows: VectorRows,
     /// The entry each clause belongs to.
     owners: Vec<u32>,
-    intents_lacking: Vec<Lacking>,
-    clauses_lacking: Vec<Lacking>,
+    intents_missing: Vec<MissingVector>,
+    clauses_missing: Vec<MissingVector>,
 }
 
 /// A past intent near a question.
@@ -94,54 +96,55 @@ pub struct Recall {
 pub struct Neighbour {
     pub entry: usize,
     pub similarity: f32,
-    /// What its vote weighs. All together weigh as much as the nearest is similar: a memory of other things has little to say.
+    /// Weight of its vote. The weights sum to the similarity of the nearest neighbour, so a memory without similar intents votes weakly.
     pub weight: f32,
 }
 
-impl Recall {
+impl IntentIndex {
+    /// Brings the index up to `state`: new entries, changed entries, and vectors that have become known.
     pub(super) fn update(&mut self, state: &State, dim: usize, model_changed: bool) {
         let first = state.memory.iter().next().map(|(number, _)| number);
         if model_changed || self.first != first {
-            *self = Self { first, intents: Rows::new(dim), clauses: Rows::new(dim), ..Self::default() };
+            *self = Self { first, intent_rows: VectorRows::new(dim), clause_rows: VectorRows::new(dim), ..Self::default() };
         }
         for (at, (_, entry)) in state.memory.iter().enumerate() {
             match self.entries.get_mut(at) {
                 Some(known) => {
                     if !Arc::ptr_eq(&known.remembered, entry) {
-                        *known = Past::new(entry, state);
+                        *known = VotingIntent::new(entry, state);
                     }
                 }
                 None => self.add(entry, state),
             }
         }
-        fill(&mut self.intents, &mut self.intents_lacking, state);
-        fill(&mut self.clauses, &mut self.clauses_lacking, state);
+        fill_missing(&mut self.intent_rows, &mut self.intents_missing, state);
+        fill_missing(&mut self.clause_rows, &mut self.clauses_missing, state);
     }
 
-    fn add(&mut self, entry: &Arc<PastIntent>, state: &State) {
+    fn add(&mut self, entry: &Arc<memory::PastIntent>, state: &State) {
         let owner = u32::try_from(self.entries.len()).expect("the memory is bounded");
-        self.intents_lacking.push(Lacking { row: self.intents.len(), hash: entry.hash });
-        self.intents.push_empty();
+        self.intents_missing.push(MissingVector { row: self.intent_rows.len(), hash: entry.hash });
+        self.intent_rows.push_empty();
         let parts = clauses(&entry.intent);
         let hashes = if parts.is_empty() { vec![entry.hash] } else { parts.into_iter().map(TextHash::compute).collect() };
         for hash in hashes {
-            self.clauses_lacking.push(Lacking { row: self.clauses.len(), hash });
-            self.clauses.push_empty();
+            self.clauses_missing.push(MissingVector { row: self.clause_rows.len(), hash });
+            self.clause_rows.push_empty();
             self.owners.push(owner);
         }
-        self.entries.push(Past::new(entry, state));
+        self.entries.push(VotingIntent::new(entry, state));
     }
 
-    /// The nearest past intents, nearest first, as far as each of `reaches`; `except` is left out.
-    pub fn near<const N: usize>(&self, vector: &[f32], reaches: [Reach; N], except: Option<usize>) -> [Vec<Neighbour>; N] {
-        let products = &self.intents.products(&[vector])[0];
+    /// The neighbours of a vector for each of `reaches`, nearest first, without the entry `except`.
+    pub fn nearest<const N: usize>(&self, vector: &[f32], reaches: [Reach; N], except: Option<usize>) -> [Vec<Neighbour>; N] {
+        let products = &self.intent_rows.products(&[vector])[0];
         reaches.map(|reach| self.neighbours(products, |row| row, reach, except))
     }
 
-    /// For each vector, the nearest past intents by their clauses; one with several near clauses counts several times.
-    pub fn near_clauses(&self, vectors: &[&[f32]], reach: Reach, except: Option<usize>) -> Vec<Vec<Neighbour>> {
+    /// For each vector, the past intents with the nearest clauses; an intent with several near clauses appears several times.
+    pub fn nearest_by_clause(&self, vectors: &[&[f32]], reach: Reach, except: Option<usize>) -> Vec<Vec<Neighbour>> {
         let owner = |row: usize| self.owners[row] as usize;
-        let products = self.clauses.products(vectors);
+        let products = self.clause_rows.products(vectors);
         products.iter().map(|products| self.neighbours(products, owner, reach, except)).collect()
     }
 
@@ -166,7 +169,7 @@ impl Recall {
         let mut neighbours = Vec::with_capacity(rows.len());
         for (similarity, row) in rows {
             let entry = entry_of(row);
-            let Past { remembered, trust, .. } = &self.entries[entry];
+            let VotingIntent { remembered, trust, .. } = &self.entries[entry];
             let runs = remembered.runs.min(left);
             if runs == 0 {
                 break;
@@ -186,7 +189,7 @@ impl Recall {
         neighbours
     }
 
-    /// By slot: the share of the votes for it.
+    /// The share of the votes for every slot.
     pub fn votes(&self, neighbours: &[Neighbour], documents: &Documents) -> Vec<f32> {
         let mut votes = vec![0.0; documents.len()];
         for neighbour in neighbours {
@@ -199,26 +202,26 @@ impl Recall {
         votes
     }
 
-    pub fn entry(&self, entry: usize) -> &PastIntent {
+    pub fn entry(&self, entry: usize) -> &memory::PastIntent {
         &self.entries[entry].remembered
     }
 
-    /// What was used with an entry, and in which share of its runs; failed ones count less.
+    /// The nodes used with an entry, each with the share of the runs that used it; failed runs count less.
     pub fn shares(&self, entry: usize) -> &[(Node, f32)] {
         &self.entries[entry].shares
     }
 
     /// The vector of an entry; zeros while it has none.
     pub fn vector(&self, entry: usize) -> &[f32] {
-        self.intents.row(entry)
+        self.intent_rows.row(entry)
     }
 
-    /// The vectors of the clauses of an entry, and whether it has any besides itself.
+    /// The vectors of the clauses of an entry; an intent of one clause has its own.
     pub fn clause_vectors(&self, entry: usize) -> impl Iterator<Item = &[f32]> {
         let owner = u32::try_from(entry).expect("the memory is bounded");
         let from = self.owners.partition_point(|other| *other < owner);
         let to = self.owners.partition_point(|other| *other <= owner);
-        (from..to).map(|row| self.clauses.row(row))
+        (from..to).map(|row| self.clause_rows.row(row))
     }
 
     pub fn len(&self) -> usize {
@@ -230,10 +233,11 @@ impl Recall {
     }
 }
 
-fn fill(rows: &mut Rows, lacking: &mut Vec<Lacking>, state: &State) {
-    lacking.retain(|lacking| match state.vectors.get(lacking.hash) {
+/// Copies vectors that have become known into their rows and drops those rows from `missing`.
+fn fill_missing(rows: &mut VectorRows, missing: &mut Vec<MissingVector>, state: &State) {
+    missing.retain(|missing| match state.vectors.get(missing.hash) {
         Some(vector) => {
-            rows.set(lacking.row, vector);
+            rows.set(missing.row, vector);
             false
         }
         None => true,

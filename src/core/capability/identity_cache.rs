@@ -1,5 +1,6 @@
-//! Which capability a run belongs to, remembered: most runs repeat one, and the canonical form takes longer than everything else a
-//! run teaches. Holds nothing that does not follow from the run itself, so it is no part of the digest, and may be forgotten.
+//! A cache from runs to the ids of their procedures. Most runs repeat an earlier one, and computing the canonical structure takes
+//! longer than everything else learnt from a run. Entries depend on the run alone, so the cache is not part of the digest and may be
+//! emptied at any time.
 
 use std::hash::BuildHasherDefault;
 
@@ -7,16 +8,16 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use crate::core::graph::Node;
-use crate::core::id::{CapabilityId, OwnHash, fnv1a};
+use crate::core::id::{CapabilityId, PrecomputedHash, fnv1a};
 
-/// Different runs remembered; one more, and all are forgotten.
+/// Distinct runs in the cache; it is emptied when one more comes.
 const RUNS_KEPT: usize = 4_096;
 
-/// The calls of a run and the data flow between their positions, as they came.
+/// The calls of a run and the data flow between their positions, in the order they ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Run(Box<[u32]>);
+struct RunKey(Box<[u32]>);
 
-impl Run {
+impl RunKey {
     fn new(calls: &[Node], flow: &[(usize, usize)]) -> Option<Self> {
         let mut run = Vec::with_capacity(1 + calls.len() + flow.len());
         run.push(u32::try_from(calls.len()).ok()?);
@@ -28,27 +29,28 @@ impl Run {
     }
 }
 
-impl std::hash::Hash for Run {
+impl std::hash::Hash for RunKey {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
         let mix = |hash: u64, part: &u32| (hash.rotate_left(5) ^ u64::from(*part)).wrapping_mul(0x517c_c1b7_2722_0a95);
         hasher.write_u64(self.0.iter().fold(fnv1a(&[]), mix));
     }
 }
 
+/// The ids of recent runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Procedures {
-    identities: GenericHashMap<Run, CapabilityId, BuildHasherDefault<OwnHash>, DefaultSharedPtr>,
+pub(super) struct IdentityCache {
+    identities: GenericHashMap<RunKey, CapabilityId, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>,
 }
 
-impl Procedures {
-    /// The identity of a run, from memory or from `canonical`.
+impl IdentityCache {
+    /// The id of a run, from the cache or computed by `canonical`.
     pub(super) fn identity(
         &mut self,
         calls: &[Node],
         flow: &[(usize, usize)],
         canonical: impl FnOnce() -> CapabilityId,
     ) -> CapabilityId {
-        let Some(run) = Run::new(calls, flow) else { return canonical() };
+        let Some(run) = RunKey::new(calls, flow) else { return canonical() };
         if let Some(id) = self.identities.get(&run) {
             return *id;
         }
@@ -66,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_from_others_by_its_calls_their_order_and_their_flow() {
+    fn runs_differ_by_their_calls_the_order_and_the_flow() {
         let (a, b) = (Node::tool(0), Node::tool(1));
-        let mut procedures = Procedures::default();
+        let mut cache = IdentityCache::default();
         let runs = [(vec![a, b], vec![]), (vec![b, a], vec![]), (vec![a, b], vec![(0, 1)]), (vec![a], vec![])];
         for round in 0..2 {
             for (number, (calls, flow)) in (1..).zip(&runs) {
-                let id = procedures.identity(calls, flow, || {
+                let id = cache.identity(calls, flow, || {
                     assert_eq!(round, 0, "known by now");
                     CapabilityId::from_bits(number)
                 });
@@ -82,11 +84,11 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_small() {
-        let mut procedures = Procedures::default();
+    fn a_full_cache_is_emptied() {
+        let mut cache = IdentityCache::default();
         for tool in 0..=u32::try_from(RUNS_KEPT).unwrap() {
-            procedures.identity(&[Node::tool(tool)], &[], || CapabilityId::from_bits(tool.into()));
+            cache.identity(&[Node::tool(tool)], &[], || CapabilityId::from_bits(tool.into()));
         }
-        assert_eq!(procedures.identities.len(), 1);
+        assert_eq!(cache.identities.len(), 1);
     }
 }
