@@ -13,7 +13,7 @@ use serde_json::json;
 use super::output::Output;
 use super::source::Source;
 use super::{Outcome, Place};
-use crate::backup::{Decoder, of_log};
+use crate::backup::{Decoder, encode_log};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
@@ -70,7 +70,7 @@ async fn write(source: &Source, part: &Path) -> anyhow::Result<()> {
     match source {
         Source::Server(remote) => drop(std::io::copy(&mut remote.bytes("/v1/backup")?, &mut file)?),
         Source::Log(log, _) => {
-            let mut pieces = std::pin::pin!(of_log(Arc::clone(log)));
+            let mut pieces = std::pin::pin!(encode_log(Arc::clone(log)));
             while let Some(piece) = pieces.next().await {
                 file.write_all(&piece?)?;
             }
