@@ -122,6 +122,7 @@ pub struct Decoder<R> {
 }
 
 impl<R: Read> Decoder<R> {
+    /// Reads the first bytes and checks that `input` is a backup.
     pub fn begin(mut input: R) -> Result<Self, BackupError> {
         let mut magic = [0; MAGIC.len()];
         input.read_exact(&mut magic).map_err(|_| BackupError::Foreign)?;

@@ -14,8 +14,11 @@ use crate::core::time::Timestamp;
 
 pub use export::{ExportCounts, Exporter};
 
+/// File of the tools.
 pub const TOOLS: &str = "tools.jsonl";
+/// File of the traces to learn from.
 pub const TRAIN: &str = "traces_train.jsonl";
+/// File of the traces to evaluate on.
 pub const TEST: &str = "traces_test.jsonl";
 
 const DEMO_TOOLS: &str = include_str!("../demo/ultratool/tools.jsonl");

@@ -85,6 +85,7 @@ impl Pattern {
         &self.0
     }
 
+    /// Whether the subject is in the set.
     pub fn matches(&self, subject: &Subject) -> bool {
         let mut tokens = subject.0.split('.');
         for wanted in self.0.split('.') {

@@ -257,6 +257,7 @@ struct OpenFile {
 }
 
 impl ArchiveWriter {
+    /// Opens an archive to append to it, or creates it. A second writer of the directory is refused.
     pub fn open(directory: &Path) -> Result<Self, ArchiveError> {
         fs::create_dir_all(directory).map_err(io(directory))?;
         let lock = directory.join(LOCK);
@@ -282,6 +283,7 @@ impl ArchiveWriter {
         self.last
     }
 
+    /// Adds a record to the open file; a new day or a full file starts the next one.
     pub fn push(&mut self, record: &Record) -> Result<(), ArchiveError> {
         let today = day(record.recorded_at);
         if self.open.as_ref().is_some_and(|open| open.len == FILE_ROWS_MAX || open.day != today) {
@@ -334,6 +336,7 @@ impl ArchiveWriter {
         Ok(())
     }
 
+    /// Finishes the open file and returns what was added.
     pub fn finish(mut self) -> Result<ArchiveCounts, ArchiveError> {
         self.close()?;
         let part = self.directory.join(PART);

@@ -60,6 +60,7 @@ pub struct Diff {
 }
 
 impl Diff {
+    /// Compares two states.
     pub fn between(before: &State, after: &State) -> Self {
         Self {
             tools: changes(tools(before), tools(after)),

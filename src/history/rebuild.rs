@@ -52,6 +52,7 @@ impl Rebuild {
         self.staging.path()
     }
 
+    /// Adds the next record of the other log.
     pub async fn push(&mut self, record: Record) -> Result<(), RebuildError> {
         self.waiting.push(record);
         if self.waiting.len() == BATCH_RECORDS { self.write().await } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! `FetchedSnapshot` is a snapshot whose files are at hand but not yet checked.
+//! `FetchedSnapshot` is a snapshot whose files were fetched but not yet checked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
