@@ -1,5 +1,5 @@
-//! What `pml bench` measures: the program's own path next to the raw operation, in the same run. A ratio of 1.0 is as fast as the
-//! floor.
+//! The measurements of `pml bench`: the program's own path, compared in the same run with a raw operation, the floor. A ratio of 1.0
+//! is as fast as the floor.
 
 mod client;
 pub mod discover;
@@ -53,19 +53,19 @@ impl Stopwatch {
     }
 }
 
-/// The middle of several measurements: one disturbed run does not count.
+/// The median of several measurements, so that one disturbed run does not count.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Lets the peak begin anew: what the preparation of a measurement took is not what is measured. Where the system cannot, the peak is
-/// that of the whole run.
-fn forget_peak_memory() {
+/// Resets the peak memory, so that preparing a measurement does not count. Where the system cannot, the peak is that of the whole
+/// run.
+fn reset_peak_memory() {
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 
-/// Peak memory of this process in megabytes, where the system tells.
+/// Peak memory of this process in megabytes; `None` where the system does not report it.
 fn peak_memory_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

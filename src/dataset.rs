@@ -1,5 +1,5 @@
-//! Dataset directories: `tools.jsonl`, `traces_train.jsonl`, `traces_test.jsonl`. What `pml import` reads, `pml export` writes and
-//! the demo ships. Imported traces take the ordinary way: they become events that are published like any agent's.
+//! Dataset directories (`tools.jsonl`, `traces_train.jsonl`, `traces_test.jsonl`): `pml import` reads them, `pml export` writes them
+//! and the demo ships one. Imported traces become events that are published like those of an agent.
 
 mod export;
 
@@ -12,15 +12,19 @@ use crate::core::event::{Event, ExecutionFinished, ExecutionStarted, Json, NewRe
 use crate::core::id::{RecordId, ToolId};
 use crate::core::time::Timestamp;
 
-pub use export::{Exported, Exporter};
+pub use export::{ExportCounts, Exporter};
 
+/// File of the tools.
 pub const TOOLS: &str = "tools.jsonl";
+/// File of the traces to learn from.
 pub const TRAIN: &str = "traces_train.jsonl";
+/// File of the traces to evaluate on.
 pub const TEST: &str = "traces_test.jsonl";
 
 const DEMO_TOOLS: &str = include_str!("../demo/ultratool/tools.jsonl");
 const DEMO_TRAIN: &str = include_str!("../demo/ultratool/traces_train.jsonl");
 
+/// Why a dataset cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     #[error("cannot read {path}")]
@@ -33,7 +37,7 @@ pub enum DatasetError {
     Line { file: String, line: usize, problem: String },
 }
 
-/// One line of `tools.jsonl`. Members beyond these are the dataset's own and are ignored.
+/// One line of `tools.jsonl`. Other members are ignored.
 #[derive(Deserialize, Serialize)]
 pub struct ToolLine {
     tool_id: String,
@@ -51,7 +55,7 @@ pub struct TraceLine {
     pub intent: String,
     steps: Vec<StepLine>,
     success: bool,
-    /// Which part of a cross-validation it belongs to, where a dataset has any.
+    /// The part of a cross-validation that the trace belongs to, if the dataset has such parts.
     #[serde(default, skip_serializing)]
     pub fold: Option<u32>,
 }
@@ -65,7 +69,7 @@ struct StepLine {
     success: Option<bool>,
 }
 
-/// Tools and traces, ready to become events.
+/// The tools and traces of a dataset, checked.
 pub struct Dataset {
     pub tools: Vec<NewRecord>,
     pub traces: Vec<TraceLine>,
@@ -81,7 +85,7 @@ impl Dataset {
         Self::parse(&read(TOOLS)?, &read(traces)?, traces, now)
     }
 
-    /// The traces shipped with the program.
+    /// The dataset shipped with the program.
     pub fn demo(now: Timestamp) -> Self {
         Self::parse(DEMO_TOOLS, DEMO_TRAIN, TRAIN, now).expect("the shipped traces are well-formed")
     }
@@ -94,7 +98,7 @@ impl Dataset {
         let traces: Vec<TraceLine> = lines(traces_file, traces)?
             .into_iter()
             .map(|(line, trace): (usize, TraceLine)| {
-                // Ids are checked here, where the line is known, so that becoming events cannot fail later.
+                // Ids are checked here, where the line number is known, so that later conversions to events cannot fail.
                 trace.events(now).map(|_| trace).map_err(|problem| broken(traces_file, line, problem))
             })
             .collect::<Result<_, _>>()?;
@@ -111,7 +115,7 @@ fn lines<T: for<'a> Deserialize<'a>>(file: &str, text: &str) -> Result<Vec<(usiz
     numbered.map(|(at, line)| Ok((at, serde_json::from_str(line).map_err(|error| broken(file, at, error))?))).collect()
 }
 
-/// Ids follow from the content's name, not from when it is imported: importing twice changes nothing.
+/// Ids are derived from the content, not from the time of the import, so that importing twice adds nothing.
 fn record(parts: &[&str], time: Timestamp, event: Event) -> NewRecord {
     let id = RecordId::derived(Timestamp::from_micros(0), parts);
     NewRecord { id, time, source: "pml/import".into(), causation: None, event }
@@ -170,19 +174,19 @@ impl TraceLine {
         Ok(events)
     }
 
-    /// The tools it calls, in order. `events` has checked that they are ids.
+    /// The tools that the trace calls, in order. `events` has checked that they are ids.
     pub fn tools(&self) -> impl Iterator<Item = ToolId> {
         self.steps.iter().filter_map(|step| step.tool_id.parse().ok())
     }
 
-    /// The tools of the steps from `at` on that could be next: everything they use was made before.
+    /// The tools of the steps from `at` on that could be called next: the steps they depend on are before `at`.
     pub fn ready(&self, at: usize) -> impl Iterator<Item = ToolId> {
         let (done, open) = self.steps.split_at(at);
         let is_done = |on: &String| done.iter().any(|step| step.id == *on);
         open.iter().filter(move |step| step.depends_on.iter().all(is_done)).filter_map(|step| step.tool_id.parse().ok())
     }
 
-    /// The same trace under another name: the same procedure run once more.
+    /// The same trace with another id: one more run of the same procedure.
     #[must_use]
     pub fn renamed(&self, trace_id: String) -> Self {
         Self { trace_id, ..self.clone() }

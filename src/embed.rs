@@ -1,5 +1,6 @@
-//! Text to vector. One port, two embedders: a table compiled into the program (`static_table`, the default: microseconds per text,
-//! English), and any sentence-embedding model in ONNX form (`onnx`: better, slower, needs a library and a model on disk).
+//! Embedders turn texts into vectors. The port is [`Embedder`]; its adapters are a table compiled into the program (`static_table`,
+//! the default: microseconds per text, English) and sentence-embedding models in ONNX form (`onnx`: better, slower, needs a shared
+//! library and a model on disk).
 
 mod static_table;
 mod wordpiece;
@@ -16,13 +17,14 @@ use crate::core::id::ModelId;
 use onnx::Onnx;
 use static_table::StaticTable;
 
-/// Text to vector. Vectors have length 1, or are all zero when the text holds nothing the model knows (no dense score then).
+/// An embedder computes the vector of a text. Vectors have length 1, or are all zero when the text holds nothing the model knows
+/// (such a text has no dense score).
 ///
-/// The same text gives the same vector, from whichever thread; texts embedded together get the vectors they would get alone
-/// (`static`: bit for bit, `onnx`: to 1e-5, since the library sums in another order). Calls block and compute: keep them off the
-/// threads that answer requests when the model is slow.
+/// The same text gives the same vector on every thread. Texts embedded in one batch get the vectors they would get alone (`static`:
+/// bit for bit, `onnx`: to 1e-5, because the library sums in another order). Calls block and compute: keep them off the threads
+/// that answer requests when the model is slow.
 pub trait Embedder: Send + Sync + 'static {
-    /// Which model: vectors of different models never mix. Contains everything that changes the vectors.
+    /// Id of the model. It covers everything that changes the vectors, and vectors of different models are never compared.
     fn model(&self) -> &ModelId;
 
     /// Length of every vector.
@@ -34,9 +36,10 @@ pub trait Embedder: Send + Sync + 'static {
 
 pub type SharedEmbedder = Arc<dyn Embedder>;
 
-/// Where a library and a model come from.
+/// The hint of error messages: where to get the library and a model.
 const GET_BOTH: &str = "scripts/fetch-onnx of the source gets ONNX Runtime and a model";
 
+/// Why an embedder cannot be opened or cannot embed a text.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     #[error("no ONNX Runtime at {}; {GET_BOTH}, or set embedding.library (or ORT_DYLIB_PATH) to the shared library of your own",
@@ -67,7 +70,7 @@ pub enum EmbedError {
     NotANumber { output: String },
 }
 
-/// The embedder that is configured, loaded and tried.
+/// Opens the configured embedder. An ONNX model is loaded and run once, so that a broken one is noticed here.
 pub fn open(config: &config::Embedding) -> Result<SharedEmbedder, EmbedError> {
     match config.embedder {
         EmbedderKind::Static => Ok(builtin()),
@@ -75,14 +78,14 @@ pub fn open(config: &config::Embedding) -> Result<SharedEmbedder, EmbedError> {
     }
 }
 
-/// The one that is compiled in.
+/// The embedder that is compiled into the program.
 pub fn builtin() -> SharedEmbedder {
     Arc::new(StaticTable::builtin())
 }
 
-/// Brings a vector to length 1; the zero vector stays as it is.
+/// Scales a vector to length 1; the zero vector stays zero.
 fn normalise(vector: &mut [f32]) {
-    // Eight sums side by side: fast, and the same order on every machine.
+    // Eight separate sums: fast, and added in the same order on every machine.
     let mut squares = [0.0_f32; 8];
     for chunk in vector.chunks(8) {
         for (sum, value) in squares.iter_mut().zip(chunk) {

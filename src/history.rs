@@ -1,6 +1,6 @@
-//! The past as something to work with: moments of a log (`moment`) and what changed between two (`diff`), the events as Parquet files
-//! (`columns`, `rows`, `archive`), new data directories that appear whole or not at all (`staging`, `rebuild`), and when records are
-//! due if it all happens again (`pace`).
+//! Work on the past of a log: moments (`moment`) and the difference between two (`diff`), the archive of events as Parquet files
+//! (`columns`, `rows`, `archive`), data directories that are built aside and then renamed (`staging`, `rebuild`), and the pace of a
+//! replay (`pace`).
 
 pub mod archive;
 pub mod backup;
@@ -12,7 +12,7 @@ pub mod rebuild;
 mod rows;
 pub mod staging;
 
-pub use archive::{Appender, Archive, ArchiveError, Written};
+pub use archive::{Archive, ArchiveCounts, ArchiveError, ArchiveWriter};
 pub use moment::Moment;
 pub use rebuild::{Rebuild, RebuildError};
 pub use staging::{Staging, StagingError};

@@ -1,4 +1,4 @@
-//! What the running system counts, in Prometheus' text form, prefix `pml_`.
+//! Metrics of the running system in the Prometheus text format, with the prefix `pml_`.
 
 use std::sync::atomic::AtomicU64;
 
@@ -22,20 +22,20 @@ pub(crate) struct ByReason {
     pub(crate) reason: &'static str,
 }
 
-/// Over the latest of so many scored predictions.
+/// The number of most recent scored predictions that a gauge covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByWindow {
     window: u64,
 }
 
-type OfWindow = Family<ByWindow, Gauge<f64, AtomicU64>>;
+type WindowGauges = Family<ByWindow, Gauge<f64, AtomicU64>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByActor {
     pub(crate) actor: &'static str,
 }
 
-/// Counters are shared handles: cloning one counts into the same number.
+/// All metrics of a process. Counters are shared handles: clones of one count into the same number.
 pub struct Metrics {
     registry: Registry,
     pub(crate) accepted: Family<ByKind, Counter>,
@@ -48,10 +48,10 @@ pub struct Metrics {
     pub(crate) predictions_dropped: Counter,
     pub(crate) impressions_dropped: Counter,
     scored: Gauge<u64, AtomicU64>,
-    hit1: OfWindow,
-    hit3: OfWindow,
-    log_loss: OfWindow,
-    calibration_error: OfWindow,
+    hit1: WindowGauges,
+    hit3: WindowGauges,
+    log_loss: WindowGauges,
+    calibration_error: WindowGauges,
     applied: Gauge<u64, AtomicU64>,
     tools: Gauge<u64, AtomicU64>,
     capabilities: Gauge<u64, AtomicU64>,
@@ -74,10 +74,10 @@ impl Metrics {
             predictions_dropped: Counter::default(),
             impressions_dropped: Counter::default(),
             scored: Gauge::default(),
-            hit1: OfWindow::default(),
-            hit3: OfWindow::default(),
-            log_loss: OfWindow::default(),
-            calibration_error: OfWindow::default(),
+            hit1: WindowGauges::default(),
+            hit3: WindowGauges::default(),
+            log_loss: WindowGauges::default(),
+            calibration_error: WindowGauges::default(),
             applied: Gauge::default(),
             tools: Gauge::default(),
             capabilities: Gauge::default(),
@@ -121,7 +121,7 @@ impl Metrics {
         metrics
     }
 
-    /// The text a scraper reads; gauges are taken from `view`.
+    /// The metrics as text; gauges of the state are read from `view`.
     pub fn render(&self, view: &State) -> String {
         self.render_scores(view);
         self.applied.set(view.applied().0);

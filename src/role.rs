@@ -1,28 +1,29 @@
-//! What one process does of the whole: `pml serve --nats URL --roles execution,trace`.
+//! Roles say which parts of pml a process runs: `pml serve --nats URL --roles execution,trace`.
 //!
-//! Every process folds the log for itself: whoever admits, closes or answers needs the state. A role says what else it does.
+//! Every process folds the log itself, because all roles need the state. A role says what the process does besides.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+/// One part of pml that a process can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Takes events, from the work queue and over HTTP, and appends them. One process per workspace.
+    /// Accepts events from the work queue and over HTTP and appends them. One process per workspace.
     Execution,
-    /// Closes executions. Several are harmless: the second closing of an execution is a duplicate.
+    /// Closes executions. Several processes are harmless: closing an execution again is a duplicate.
     Trace,
-    /// Records workflow templates and tells subscribers what was learnt. One process per workspace, or notices come twice.
+    /// Records workflow templates and publishes notices of what was learnt. One process per workspace; more repeat the notices.
     GraphSync,
-    /// Gives texts their vectors. Several only do some work twice.
+    /// Computes the vectors of texts. Several processes repeat some work.
     Embedding,
-    /// Tells live executions what comes next. One is enough; with several, subscribers hear each prediction from each.
+    /// Publishes predictions for live executions. One process is enough; with several, subscribers get each prediction several times.
     Prediction,
-    /// Answers questions over NATS. As many as wanted.
+    /// Answers questions over NATS. Any number of processes.
     Query,
 }
 
-/// Named in the design, not part of this program.
+/// Roles of the design that this program does not have.
 const NOT_BUILT: [&str; 1] = ["trainer"];
 
 impl Role {
@@ -40,6 +41,7 @@ impl Role {
     }
 }
 
+/// A text that is not a role of this program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownRole {
     #[error("the role '{0}' is not built yet; this program has {known}", known = Roles::all())]

@@ -1,12 +1,12 @@
-//! Snapshots: a state as Parquet files, so that a start need not fold the whole log, and so that others can read what pml knows with
-//! their own tools. The columns are documented in `docs/snapshots.md`.
+//! A snapshot is a state stored as Parquet files. It saves a start from folding the whole log, and other tools can read it. The
+//! columns are documented in `docs/snapshots.md`.
 //!
-//! [`take()`] turns a state into files and [`restore()`] files into a state; both work on memory. A [`Store`] keeps the files, in a
-//! directory or an object store, such that a half-written snapshot is never taken for a whole one. `tables` says what becomes of
-//! each part of the state.
+//! [`encode_state`] turns a state into files and [`restore()`] turns files into a state; both work in memory. A [`Store`] holds the
+//! files in a directory or an object store, so that an unfinished snapshot is never mistaken for a complete one. `tables` maps each
+//! part of the state to a table.
 //!
-//! A snapshot is never the truth. Whatever is wrong with one, the log still holds everything: it is left alone with a warning, and
-//! an older one, or a fold from the first record, takes its place. [`Origin`] tells whether it belongs to the log at hand.
+//! The log is authoritative, not the snapshot: one that cannot be used is skipped with a warning, and an older one, or a fold from
+//! the first record, is used in its place. [`Origin`] identifies the log that a snapshot belongs to.
 
 mod choose;
 mod columns;
@@ -29,28 +29,28 @@ use crate::core::id::Seq;
 use crate::core::state::State;
 pub use choose::{belongs, load, newest_at_or_before, to_start_from};
 pub use error::{SnapshotError, Unreadable, Unusable};
-pub use fetched::Fetched;
+pub use fetched::FetchedSnapshot;
 pub use keeper::Keeper;
 pub use manifest::FILE_NAME as MANIFEST;
 pub use manifest::{About, FileEntry, Manifest, Origin, SCHEMA, config_hash};
 pub use restore::{restore, verify};
 pub use store::Store;
+use take::encode_state_with;
 pub(crate) use take::tables;
-use take::take_with;
-pub use take::{STEPS, Taken, take};
+pub use take::{EncodedSnapshot, STEPS, encode_state};
 
-/// One snapshot of a store, whole or not.
+/// One snapshot of a store; `manifest` is an error if it cannot be used.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedSnapshot {
     pub seq: Seq,
     pub manifest: Result<Manifest, Unusable>,
 }
 
-/// All snapshots of a store, by position. Only manifests are read.
-pub async fn list(store: &Store) -> Result<Vec<Listed>, SnapshotError> {
+/// Lists all snapshots of a store, sorted by position. Only manifests are read.
+pub async fn list(store: &Store) -> Result<Vec<ListedSnapshot>, SnapshotError> {
     let mut listed = Vec::new();
     for seq in store.positions().await? {
-        listed.push(Listed { seq, manifest: manifest(store, seq).await? });
+        listed.push(ListedSnapshot { seq, manifest: manifest(store, seq).await? });
     }
     Ok(listed)
 }
@@ -60,26 +60,26 @@ async fn manifest(store: &Store, seq: Seq) -> Result<Result<Manifest, Unusable>,
     Ok(bytes.ok_or(Unusable::Unfinished).and_then(|bytes| Manifest::parse(seq, &bytes)))
 }
 
-/// Finds the files of a snapshot.
-pub async fn fetch(store: &Store, seq: Seq) -> Result<Fetched, SnapshotError> {
+/// Fetches the manifest of a snapshot, and its files if they are not in a local directory.
+pub async fn fetch(store: &Store, seq: Seq) -> Result<FetchedSnapshot, SnapshotError> {
     let manifest = manifest(store, seq).await?.map_err(|source| SnapshotError::Unusable { seq, source })?;
     let files = store.files(seq, manifest.files.iter().map(|file| file.name.as_str())).await?;
-    Ok(Fetched { manifest, files })
+    Ok(FetchedSnapshot { manifest, files })
 }
 
-/// Writes a snapshot, unless the store holds the same one already.
-pub async fn put(store: &Store, taken: Taken) -> Result<Manifest, SnapshotError> {
-    let Taken { manifest, files } = taken;
+/// Writes a snapshot, unless the store already holds the same one.
+pub async fn put(store: &Store, encoded: EncodedSnapshot) -> Result<Manifest, SnapshotError> {
+    let EncodedSnapshot { manifest, files } = encoded;
     let seq = manifest.seq();
     if store.positions().await?.contains(&seq)
-        && let Ok(there) = self::manifest(store, seq).await?
+        && let Ok(existing) = self::manifest(store, seq).await?
     {
-        if there.log != manifest.log {
+        if existing.log != manifest.log {
             return Err(SnapshotError::Taken { place: store.to_string(), seq });
         }
-        let whole = fetch(store, seq).await?;
-        if there.digest == manifest.digest && blocking(move || restore(&whole).is_ok()).await? {
-            return Ok(there);
+        let fetched = fetch(store, seq).await?;
+        if existing.digest == manifest.digest && blocking(move || restore(&fetched).is_ok()).await? {
+            return Ok(existing);
         }
     }
     let named: Vec<_> = manifest.files.iter().map(|file| file.name.clone()).zip(files).collect();
@@ -87,8 +87,8 @@ pub async fn put(store: &Store, taken: Taken) -> Result<Manifest, SnapshotError>
     Ok(manifest)
 }
 
-/// Takes a snapshot of a state of `log` and writes it. The work is done on threads that may block; tables are on their way to the disk
-/// while others are still made.
+/// Takes a snapshot of a state and writes it; `done` is called after each of [`STEPS`] steps. The work is done on threads that may
+/// block; finished tables are written while others are encoded.
 pub async fn create(
     store: &Store,
     state: Arc<State>,
@@ -97,39 +97,39 @@ pub async fn create(
 ) -> Result<Manifest, SnapshotError> {
     let seq = state.applied();
     if store.positions().await?.contains(&seq) {
-        return put(store, blocking(move || take(&state, &about, done)).await?).await;
+        return put(store, blocking(move || encode_state(&state, &about, done)).await?).await;
     }
     let (sender, files) = std::sync::mpsc::channel();
-    let taking = blocking(move || {
+    let encoding = blocking(move || {
         let send = |name: &str, bytes: &Bytes| drop(sender.send((name.to_owned(), bytes.clone())));
-        let manifest = take_with(&state, &about, done, send).manifest;
-        // If nobody takes it, writing has failed, and says so.
+        let manifest = encode_state_with(&state, &about, done, send).manifest;
+        // If the receiver is gone, writing has failed, which is reported below.
         drop(sender.send(manifest.file()));
         manifest
     });
-    let (manifest, written) = tokio::join!(taking, store.write(seq, files.into_iter()));
+    let (manifest, written) = tokio::join!(encoding, store.write(seq, files.into_iter()));
     let manifest = manifest?;
     written?;
     Ok(manifest)
 }
 
-/// Removes all but the newest `keep` snapshots of each log, and those older than the newest one that were never finished. Answers
-/// which.
+/// Removes all but the newest `keep` snapshots of each log, and unfinished ones older than the newest finished one. Returns the
+/// positions of those removed.
 pub async fn prune(store: &Store, keep: usize) -> Result<Vec<Seq>, SnapshotError> {
     let mut kept: BTreeMap<String, usize> = BTreeMap::new();
     let mut removed = Vec::new();
-    for Listed { seq, manifest } in list(store).await?.into_iter().rev() {
-        let goes = match manifest {
+    for ListedSnapshot { seq, manifest } in list(store).await?.into_iter().rev() {
+        let is_superfluous = match manifest {
             Ok(manifest) => {
                 let newer = kept.entry(manifest.log.first_id).or_default();
                 *newer += 1;
                 *newer > keep
             }
             Err(Unusable::Unfinished) => !kept.is_empty(),
-            // Whatever else it is, somebody may still want to look at it.
+            // Damaged ones are kept for inspection.
             Err(_) => false,
         };
-        if goes {
+        if is_superfluous {
             store.remove(seq).await?;
             removed.push(seq);
         }

@@ -1,10 +1,10 @@
-//! Names of places on the bus. Subjects are built and parsed here and nowhere else.
+//! Subjects and patterns of the bus. They are built and parsed only in this file.
 //!
-//! A subject is text of tokens separated by dots: `pml.default.log.step.finished`. A pattern is a subject in which `*` stands for
-//! one token and `>`, at the end, for one or more. The rules are those of NATS, so that every bus can use the same names.
+//! A subject is a list of tokens separated by dots: `pml.default.log.step.finished`. In a pattern, `*` stands for one token and `>`,
+//! at the end, for one or more. The rules are those of NATS, so that every bus can use the same subjects.
 //!
-//! What is not a name of our own (a session id may hold any printable character) is encoded byte by byte: `a.b` becomes `a=2Eb`.
-//! Different texts give different tokens.
+//! Text from outside (a session id may hold any printable character) is encoded byte by byte: `a.b` becomes `a=2Eb`. Different
+//! texts give different tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,7 @@ pub enum InvalidSubject {
     AfterRest(String),
 }
 
-/// A name one message is published under. No wildcards.
+/// The subject of a message; it has no wildcards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject(Arc<str>);
 
@@ -45,14 +45,14 @@ impl Subject {
 }
 
 impl Subject {
-    /// The subject of a kind below this prefix.
+    /// The subject `<self>.<kind>`.
     #[must_use]
-    pub fn below(&self, kind: Kind) -> Self {
+    pub fn with_kind(&self, kind: Kind) -> Self {
         Self(format!("{self}.{kind}").into())
     }
 
-    /// Whether what is published at or below it would be kept as a fact or a refusal of some workspace.
-    pub fn is_kept(&self) -> bool {
+    /// Whether a message with this prefix would be stored as an event, a record or a dead letter of some workspace.
+    pub fn is_stored(&self) -> bool {
         let mut tokens = self.0.split('.');
         tokens.next() == Some("pml") && tokens.nth(1).is_none_or(|class| ["in", "log", "dead"].contains(&class))
     }
@@ -76,7 +76,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A set of subjects. A subject is the pattern of itself.
+/// A set of subjects. A subject is a pattern that matches only itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern(Arc<str>);
 
@@ -85,6 +85,7 @@ impl Pattern {
         &self.0
     }
 
+    /// Whether the subject is in the set.
     pub fn matches(&self, subject: &Subject) -> bool {
         let mut tokens = subject.0.split('.');
         for wanted in self.0.split('.') {
@@ -150,7 +151,7 @@ pub enum InvalidWorkspace {
     Character(char),
 }
 
-/// The name that keeps one installation apart from another on the same bus; one process serves one workspace.
+/// The name that separates installations on the same bus; one process serves one workspace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Workspace(Arc<str>);
 
@@ -200,41 +201,42 @@ impl Subjects {
         Self { workspace }
     }
 
-    /// What agents publish.
+    /// Subject of events from agents.
     pub fn input(&self, kind: Kind) -> Subject {
         self.subject("in", kind.name())
     }
 
-    /// The log of record.
+    /// Subject of records of the log.
     pub fn log(&self, kind: Kind) -> Subject {
         self.subject("log", kind.name())
     }
 
-    /// Refused events, by reason.
+    /// Subject of dead letters, by reason.
     pub fn dead(&self, reason: &str) -> Subject {
         self.subject("dead", &encoded_path(reason))
     }
 
-    /// The prediction stream of one session.
+    /// Subject of the predictions for one session.
     pub fn predict(&self, session: &SessionId) -> Subject {
         self.subject("predict", &encoded_token(session.as_str()))
     }
 
-    /// The prediction stream of an execution that belongs to no session.
+    /// Subject of the predictions for an execution without a session.
     pub fn predict_execution(&self, execution: &ExecutionId) -> Subject {
         self.subject("predict", &encoded_token(execution.as_str()))
     }
 
+    /// Pattern of all predictions.
     pub fn all_predictions(&self) -> Pattern {
         self.all("predict")
     }
 
-    /// Derived news, such as a capability that was learned.
+    /// Subject of notices, such as a capability that was learnt.
     pub fn notify(&self, what: &str) -> Subject {
         self.subject("notify", &encoded_path(what))
     }
 
-    /// Where a question is asked and answered.
+    /// Subject of a question, such as `discover`.
     pub fn question(&self, question: &str) -> Subject {
         self.subject("q", &encoded_path(question))
     }
@@ -243,16 +245,17 @@ impl Subjects {
         &self.workspace
     }
 
-    /// Everything of one class, such as `log`.
+    /// Pattern of all subjects of one class, such as `log`.
     pub(crate) fn all(&self, class: &str) -> Pattern {
         Pattern(format!("pml.{}.{class}.{REST}", self.workspace).into())
     }
 
+    /// Pattern of all notices.
     pub fn all_notices(&self) -> Pattern {
         Pattern(format!("pml.{}.notify.{REST}", self.workspace).into())
     }
 
-    /// `rest` is made of valid tokens: a kind's name or encoded text.
+    /// Builds a subject; `rest` consists of valid tokens: a kind's name or encoded text.
     fn subject(&self, class: &str, rest: &str) -> Subject {
         Subject(format!("pml.{}.{class}.{rest}", self.workspace).into())
     }
@@ -262,7 +265,8 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Text as one token. `=` is itself encoded, so no two texts meet in one token; an empty text, which no token may be, is a bare `=`.
+/// Encodes a text as one token. `=` is encoded too, so that different texts give different tokens; the empty text becomes `=`,
+/// because a token cannot be empty.
 fn encoded_token(text: &str) -> String {
     use fmt::Write;
     if text.is_empty() {
@@ -278,7 +282,7 @@ fn encoded_token(text: &str) -> String {
     })
 }
 
-/// Text whose dots are meant as separators.
+/// Encodes a text as several tokens, separated by its dots.
 fn encoded_path(text: &str) -> String {
     text.split('.').map(encoded_token).collect::<Vec<_>>().join(".")
 }
@@ -362,14 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_again_where_pml_would_take_it_for_news() {
+    fn prefixes_whose_messages_pml_would_store_are_recognised() {
         let prefix = |text: &str| text.parse::<Subject>().unwrap();
-        assert_eq!(prefix("again.yesterday").below(Kind::StepFinished).as_str(), "again.yesterday.step.finished");
-        for kept in ["pml", "pml.default", "pml.default.in", "pml.default.log", "pml.x.dead.y"] {
-            assert!(prefix(kept).is_kept(), "{kept}");
+        assert_eq!(prefix("again.yesterday").with_kind(Kind::StepFinished).as_str(), "again.yesterday.step.finished");
+        for stored in ["pml", "pml.default", "pml.default.in", "pml.default.log", "pml.x.dead.y"] {
+            assert!(prefix(stored).is_stored(), "{stored}");
         }
         for free in ["again", "pml-again", "pml.default.again", "pml.default.login"] {
-            assert!(!prefix(free).is_kept(), "{free}");
+            assert!(!prefix(free).is_stored(), "{free}");
         }
     }
 

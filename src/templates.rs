@@ -1,4 +1,4 @@
-//! Reading workflow templates from YAML, in either of the two accepted shapes.
+//! Workflow templates are read from YAML, in either of two layouts: `templates` (edges by name) or `workflows` (steps or edges).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use crate::core::id::ToolId;
 
 const BUILTIN: &str = include_str!("../config/workflow-templates.yaml");
 
+/// Why workflow templates cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
     #[error("cannot read {path}")]
@@ -53,7 +54,7 @@ struct Workflow {
     edges: Vec<(String, String)>,
 }
 
-/// The templates named by the configuration key `templates.path`.
+/// Loads the templates that the configuration key `templates.path` names.
 pub fn load(path: &str) -> Result<Vec<TemplateLoaded>, TemplateError> {
     match path {
         "" => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-// An agent that tells pml what it does and is told what comes next. Only the NATS client, no pml code.
+// An agent that publishes its steps to pml and prints the predictions it receives. It uses only the NATS client, no pml code.
 //
 //     npm ci
 //     node agent.mjs nats://127.0.0.1:4222 "zip the reports" fs:list zip:pack
@@ -30,9 +30,9 @@ async function publish(stream, kind, data) {
   await stream.publish(`pml.${workspace}.in.${kind}`, JSON.stringify(event), { msgID: event.id, headers: head });
 }
 
-/** Prints the next prediction. */
-async function heard(predictions, after) {
-  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`nothing heard after ${after}`)), PATIENCE_MS).unref());
+/** Waits for the next prediction and prints it. */
+async function printPrediction(predictions, after) {
+  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`no prediction after ${after}`)), PATIENCE_MS).unref());
   const { value: message, done } = await Promise.race([predictions.next(), late]);
   if (done) throw new Error("the subscription ended");
   const prediction = message.json();
@@ -47,17 +47,17 @@ const client = await connect({ servers: host, user: username || undefined, pass:
 const stream = jetstream(client);
 const execution = `node-${newId()}`;
 const session = execution;
-// Letters, digits, - and _ stand in a subject as they are; other characters of a session are written =XX, by byte.
+// In a subject, letters, digits, - and _ of a session are unchanged; any other byte is written =XX.
 const predictions = client.subscribe(`pml.${workspace}.predict.${session}`)[Symbol.asyncIterator]();
 await client.flush();
 
 await publish(stream, "execution.started", { execution, session, intent });
-let prediction = await heard(predictions, "the start");
+let prediction = await printPrediction(predictions, "the start");
 for (const [at, tool] of tools.entries()) {
   await publish(stream, "step.finished", { execution, step: `s${at + 1}`, tool, success: true });
   const verdict = prediction.ranked[0]?.item === tool ? "accepted" : "ignored";
   await publish(stream, "feedback.given", { prediction: prediction.prediction, verdict });
-  prediction = await heard(predictions, tool);
+  prediction = await printPrediction(predictions, tool);
 }
 await publish(stream, "execution.finished", { execution, success: true });
 await client.close();

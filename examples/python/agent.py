@@ -1,4 +1,4 @@
-"""An agent that tells pml what it does and is told what comes next. Only nats-py, no pml code.
+"""An agent that publishes its steps to pml and prints the predictions it receives. It uses only nats-py, no pml code.
 
     pip install nats-py
     python agent.py nats://127.0.0.1:4222 "zip the reports" fs:list zip:pack
@@ -33,8 +33,8 @@ async def publish(stream, kind, data):
     await stream.publish(f"pml.{WORKSPACE}.in.{kind}", json.dumps(event).encode(), headers=headers)
 
 
-async def heard(predictions, after):
-    """Prints the next prediction."""
+async def print_prediction(predictions, after):
+    """Waits for the next prediction and prints it."""
     message = await predictions.next_msg(timeout=PATIENCE_S)
     prediction = json.loads(message.data)
     ranked = ", ".join(f"{one['item']} {one['p']:.0%}" for one in prediction["ranked"][:3])
@@ -46,19 +46,19 @@ async def main(url, intent, tools):
     client = await nats.connect(url)
     stream = client.jetstream()
     execution = session = f"python-{new_id()}"
-    # Letters, digits, - and _ stand in a subject as they are; other characters of a session are written =XX, by byte.
+    # In a subject, letters, digits, - and _ of a session are unchanged; any other byte is written =XX.
     predictions = await client.subscribe(f"pml.{WORKSPACE}.predict.{session}")
     await client.flush()
 
     await publish(stream, "execution.started", {"execution": execution, "session": session, "intent": intent})
-    prediction = await heard(predictions, "the start")
+    prediction = await print_prediction(predictions, "the start")
     for number, tool in enumerate(tools, start=1):
         step = {"execution": execution, "step": f"s{number}", "tool": tool, "success": True}
         await publish(stream, "step.finished", step)
         expected = prediction["ranked"][0]["item"] if prediction["ranked"] else None
         verdict = "accepted" if expected == tool else "ignored"
         await publish(stream, "feedback.given", {"prediction": prediction["prediction"], "verdict": verdict})
-        prediction = await heard(predictions, tool)
+        prediction = await print_prediction(predictions, tool)
     await publish(stream, "execution.finished", {"execution": execution, "success": True})
     await client.close()
 

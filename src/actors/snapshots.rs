@@ -44,7 +44,7 @@ pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), ActorFailure> {
             _ = parts.stop.changed() => continue,
         }
         let taken = tokio::select! {
-            taken = parts.keeper.take() => taken,
+            taken = parts.keeper.take_snapshot() => taken,
             _ = parts.stop.changed() => continue,
         };
         match taken {

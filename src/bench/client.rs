@@ -1,4 +1,4 @@
-//! An HTTP client that costs next to nothing: it shares the machine with the server it measures.
+//! A minimal HTTP client. It shares the machine with the server it measures, so it must cost little.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use anyhow::Context;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const READ_BYTES: usize = 16 << 10;
 
-/// One connection that is kept open.
+/// One persistent connection.
 pub(super) struct Connection {
     address: SocketAddr,
     stream: TcpStream,

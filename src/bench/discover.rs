@@ -1,4 +1,5 @@
-//! Time to answer a question, next to what no answer can do without: embedding it and one product with every item's vector.
+//! Measures the time of `discover`. The floor is the least work of any answer: embedding the question and one product with every
+//! item's vector.
 
 use std::sync::Arc;
 
@@ -15,22 +16,22 @@ use crate::core::time::Timestamp;
 use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{self, Embedder};
 
-/// Past intents in the memory, from the shipped traces.
+/// Intents in the memory, from the shipped traces.
 const INTENTS: usize = 500;
-/// Questions asked per size, other intents of the shipped traces.
+/// Questions per size: other intents of the shipped traces.
 const QUESTIONS: usize = 300;
 const SIZES: [(&str, &str, usize); 3] =
     [("tools_500", "tools_500_p99", 500), ("tools_10k", "tools_10k_p99", 10_000), ("tools_100k", "tools_100k_p99", 100_000)];
 const WANTED: DiscoverOptions = DiscoverOptions { only: ItemFilter::All, score_min: 0.0, limit: 10 };
 
-/// Measures discover at several sizes, then the embedders; the ONNX one only where it is set up.
+/// Measures `discover` at several sizes, then the embedders; the ONNX one only if it is installed.
 pub fn run(config: &Config) -> anyhow::Result<Vec<Case>> {
     let embedder = embed::builtin();
     let demo = Dataset::demo(Timestamp::from_micros(0));
     let intents: Vec<&str> = demo.traces.iter().skip(INTENTS).take(QUESTIONS).map(|trace| trace.intent.as_str()).collect();
     let mut cases = Vec::new();
     for (p50, p99, tools) in SIZES {
-        let index = index_of(&demo, tools, &*embedder)?;
+        let index = build_index(&demo, tools, &*embedder)?;
         cases.extend(measure(p50, p99, &index, &*embedder, &intents)?);
     }
     cases.push(embedding("embed_static", &*embedder, &intents)?);
@@ -100,8 +101,8 @@ pub(super) fn percentile(values: &mut [f64], share: f64) -> f64 {
     values[((values.len() - 1) as f64 * share) as usize]
 }
 
-/// An index over `tools` tools and the first shipped traces, made as the program makes it: by folding records.
-fn index_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Result<Index> {
+/// Builds an index over `tools` tools and the first shipped traces by folding records, as the program does.
+fn build_index(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Result<Index> {
     let mut state = State::default();
     let mut seq = Seq::ZERO;
     let mut apply = |state: &mut State, fact: NewRecord| {
@@ -112,7 +113,7 @@ fn index_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Re
         apply(&mut state, tool(demo, number)?);
     }
     for trace in demo.traces.iter().take(INTENTS) {
-        apply(&mut state, completed(trace)?);
+        apply(&mut state, trace_completed(trace)?);
     }
     loop {
         let lacking = state.vectors.lacking(embedder.model().as_str(), 1_024);
@@ -132,7 +133,7 @@ fn index_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Re
     Ok(Index::default().update(Arc::new(state)))
 }
 
-/// The shipped tools first, then variants of them, each with the description of one and some words of another.
+/// The registration of tool `number`: first the shipped tools, then variants with the descriptions of two of them.
 pub(super) fn tool(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     let description = |at: usize| match &demo.tools[at % demo.tools.len()].event {
         Event::ToolRegistered(tool) => (tool.tool.clone(), tool.description.clone()),
@@ -155,7 +156,8 @@ pub(super) fn tool(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     Ok(fact(id, Event::ToolRegistered(event)))
 }
 
-pub(super) fn completed(trace: &TraceLine) -> anyhow::Result<NewRecord> {
+/// The `trace.completed` fact of a trace.
+pub(super) fn trace_completed(trace: &TraceLine) -> anyhow::Result<NewRecord> {
     let mut executions = crate::core::trace::Executions::default();
     let events = trace.events(Timestamp::from_micros(0)).map_err(|problem| anyhow::anyhow!(problem))?;
     let execution = events[0].event.execution().expect("a trace begins with its start").clone();

@@ -1,5 +1,5 @@
-//! Events per second into the durable log, next to a raw redb group commit of the same bytes: the same number of producers, each
-//! waiting for its own acknowledgement, one writer thread that commits what is waiting, and nothing else.
+//! Measures events per second into the durable log. The floor is a raw redb group commit of the same bytes: the same number of
+//! producers, each waiting for its own acknowledgement, and one writer thread that commits all waiting batches.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,15 +18,15 @@ use crate::core::event::{NewRecord, cloud, stored};
 use crate::publisher::Verdict;
 use crate::runtime::Runtime;
 
-/// Agents that publish at the same time; each sends the events of one run and waits for the answer.
+/// Concurrent agents; each publishes the events of one execution and waits for the answer.
 const PRODUCERS: usize = 256;
-/// Events per HTTP request, as the case is named, and connections.
+/// Events per HTTP request, which the name of the case repeats, and connections.
 const BATCH_EVENTS: usize = 100;
 const CONNECTIONS: usize = 16;
-/// Runs of each measurement; the one with the middle ratio counts.
+/// Repetitions of each measurement; the one with the median ratio counts.
 const RUNS: usize = 3;
 
-/// Measures in directories below `scratch`.
+/// Measures with data directories below `scratch`.
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let (mut embedded, mut folded, mut http) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
@@ -34,17 +34,17 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
         let place = |name: &str| scratch.join(format!("{name}-{run}"));
         let runs = workload::runs(&clock, events);
         let floor = raw_group_commit(config, &place("embedded-floor"), &runs, PRODUCERS).await?;
-        let (acknowledged, caught_up) = through_the_client(config, &place("embedded"), runs).await?;
+        let (acknowledged, caught_up) = publish_in_process(config, &place("embedded"), runs).await?;
         embedded.push((acknowledged, floor));
         folded.push((caught_up, floor));
         let batches = workload::batches(&clock, events, BATCH_EVENTS);
         let floor = raw_group_commit(config, &place("http-floor"), &batches, CONNECTIONS).await?;
-        http.push((through_http(config, &place("http"), &batches).await?, floor));
+        http.push((publish_over_http(config, &place("http"), &batches).await?, floor));
     }
     Ok(vec![case("embedded", embedded), case("embedded_folded", folded), case("http_batch100", http)])
 }
 
-/// The run with the middle ratio.
+/// The repetition with the median ratio.
 pub(super) fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
     runs.sort_by(|(rate, floor), (other_rate, other_floor)| (rate / floor).total_cmp(&(other_rate / other_floor)));
     let (rate, floor) = runs[runs.len() / 2];
@@ -53,7 +53,7 @@ pub(super) fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
 
 type Acknowledged = oneshot::Sender<Result<(), redb::Error>>;
 
-/// The floor.
+/// The floor: events per second of a raw group commit.
 async fn raw_group_commit(
     config: &Config,
     directory: &Path,
@@ -69,7 +69,7 @@ async fn raw_group_commit(
     let (sender, receiver) = mpsc::channel(config.log.queue_appends_max);
     let group_max = config.log.group_records_max;
     let watch = Stopwatch::start();
-    let writer = std::thread::spawn(move || commit_what_waits(&database, receiver, group_max));
+    let writer = std::thread::spawn(move || run_writer(&database, receiver, group_max));
     let sender = &sender;
     let mut answers = stream::iter(values)
         .map(|batch| async move {
@@ -87,7 +87,8 @@ async fn raw_group_commit(
     Ok(rate)
 }
 
-fn commit_what_waits(database: &Database, mut queue: mpsc::Receiver<(Vec<Vec<u8>>, Acknowledged)>, group_max: usize) {
+/// Commits all waiting batches together, up to `group_max` records, until the queue is closed.
+fn run_writer(database: &Database, mut queue: mpsc::Receiver<(Vec<Vec<u8>>, Acknowledged)>, group_max: usize) {
     let mut key = 0;
     while let Some((mut values, done)) = queue.blocking_recv() {
         let mut waiting = vec![done];
@@ -116,9 +117,9 @@ fn commit(database: &Database, values: &[Vec<u8>], key: &mut u64) -> Result<(), 
     Ok(transaction.commit()?)
 }
 
-/// From the first call of the client until the last event is acknowledged as durable, and until a view holds it. Traces are assembled
-/// and folded meanwhile: the second figure shows how much of that was only put off.
-async fn through_the_client(config: &Config, directory: &Path, runs: Vec<Vec<NewRecord>>) -> anyhow::Result<(f64, f64)> {
+/// Events per second from the first publish until the last event is acknowledged as durable, and until it is in a view. Traces are
+/// completed and folded meanwhile; the second number shows how much of that work was left at the acknowledgement.
+async fn publish_in_process(config: &Config, directory: &Path, runs: Vec<Vec<NewRecord>>) -> anyhow::Result<(f64, f64)> {
     let config = Config { data_dir: directory.to_owned(), ..config.clone() };
     let runtime = Runtime::start(&config, Clock::system()).await?;
     let count: usize = runs.iter().map(Vec::len).sum();
@@ -138,8 +139,8 @@ async fn through_the_client(config: &Config, directory: &Path, runs: Vec<Vec<New
     Ok((acknowledged, folded))
 }
 
-/// The same over loopback HTTP, from threads that share this machine with the server.
-async fn through_http(config: &Config, directory: &Path, batches: &[Vec<NewRecord>]) -> anyhow::Result<f64> {
+/// Events per second over loopback HTTP, from threads that share this machine with the server.
+async fn publish_over_http(config: &Config, directory: &Path, batches: &[Vec<NewRecord>]) -> anyhow::Result<f64> {
     let mut config = Config { data_dir: directory.to_owned(), ..config.clone() };
     config.http.listen.set_port(0);
     let runtime = Runtime::start(&config, Clock::system()).await?;

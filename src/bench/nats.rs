@@ -1,4 +1,4 @@
-//! The same questions with the log on JetStream, on a nats-server of our own next to this process, with its default settings: it
+//! Measures ingest and replay with the log on JetStream. The nats-server is started by the measurement, with default settings: it
 //! acknowledges before it syncs, except for atomic batches.
 //!
 //! | case | measured | floor |
@@ -19,7 +19,7 @@ use async_nats::jetstream::{self, consumer, stream};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream as streams};
 
-use super::{Case, Stopwatch, forget_peak_memory, ingest, median, peak_memory_mb, replay, workload};
+use super::{Case, Stopwatch, ingest, median, peak_memory_mb, replay, reset_peak_memory, workload};
 use crate::clock::Clock;
 use crate::config::{AppendMode, Config, Secret};
 use crate::core::event::{Kind, NewRecord, cloud};
@@ -32,12 +32,12 @@ use crate::runtime::Runtime;
 use crate::subject::{Subjects, Workspace};
 use server::Server;
 
-/// Publishes of one raw publisher that wait for their acknowledgement.
+/// Messages of one raw publisher that wait for their acknowledgement, at most.
 const WINDOW: usize = 4_096;
 const BATCH_MESSAGES: usize = 1_000;
 const RUNS: usize = 3;
 
-/// Measures on servers below `scratch`.
+/// Measures ingest with servers that store below `scratch`.
 pub async fn ingest(config: &Config, program: &Path, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let (mut pipelined, mut durable, mut agents) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
@@ -57,12 +57,13 @@ pub async fn ingest(config: &Config, program: &Path, scratch: &Path, events: usi
     ])
 }
 
-pub(super) fn on(server: &Server, config: &Config, append: AppendMode) -> Config {
+/// The configuration of a pml on `server`.
+pub(super) fn config_for(server: &Server, config: &Config, append: AppendMode) -> Config {
     let mut config = config.clone();
     config.nats.servers = vec![Secret::new(server.url())];
     config.nats.append = append;
     config.templates.path = String::new();
-    // Snapshots would go where those of others may be, and the next start would begin with them.
+    // A snapshot would change what the next start measures.
     config.data_dir = server.directory().join("pml");
     (config.snapshots.url, config.snapshots.every_records, config.snapshots.every_s) = (String::new(), 0, 0);
     config
@@ -73,7 +74,7 @@ pub(super) async fn connect(config: &Config) -> anyhow::Result<Nats> {
     Ok(Nats::connect(&config.nats, Subjects::new(workspace)).await?)
 }
 
-/// The bytes of every event as an agent sends them.
+/// Id and bytes of every event, as an agent sends them.
 fn payloads(runs: &[Vec<NewRecord>]) -> Vec<(String, Bytes)> {
     let message = |fact: &NewRecord| (fact.id.to_string(), cloud::to_structured(fact).to_string().into());
     runs.iter().flatten().map(message).collect()
@@ -96,7 +97,7 @@ pub(super) fn headers(id: &str) -> HeaderMap {
     headers
 }
 
-/// One publisher that keeps a window of messages under way, each with its id.
+/// Publishes all messages, each with its id, with up to [`WINDOW`] of them unacknowledged.
 async fn publish_all(jetstream: jetstream::Context, subject: &str, messages: Vec<(String, Bytes)>) -> anyhow::Result<()> {
     let (sent, mut waiting) = tokio::sync::mpsc::channel::<jetstream::context::PublishAckFuture>(WINDOW);
     let acknowledged = tokio::spawn(async move {
@@ -114,7 +115,7 @@ async fn publish_all(jetstream: jetstream::Context, subject: &str, messages: Vec
 
 async fn raw_publishes(config: &Config, program: &Path, place: &Path, runs: &[Vec<NewRecord>]) -> anyhow::Result<f64> {
     let server = Server::start(program, place)?;
-    let nats = connect(&on(&server, config, AppendMode::Pipelined)).await?;
+    let nats = connect(&config_for(&server, config, AppendMode::Pipelined)).await?;
     raw_stream(&nats).await?;
     let messages = payloads(runs);
     let count = messages.len();
@@ -126,7 +127,7 @@ async fn raw_publishes(config: &Config, program: &Path, place: &Path, runs: &[Ve
 
 async fn raw_batches(config: &Config, program: &Path, place: &Path, runs: &[Vec<NewRecord>]) -> anyhow::Result<f64> {
     let server = Server::start(program, place)?;
-    let nats = connect(&on(&server, config, AppendMode::Atomic)).await?;
+    let nats = connect(&config_for(&server, config, AppendMode::Atomic)).await?;
     raw_stream(&nats).await?;
     let messages = payloads(runs);
     let count = messages.len();
@@ -159,7 +160,7 @@ async fn publish_batch(client: &async_nats::Client, batch: &str, messages: &[(St
     Ok(())
 }
 
-/// From the first call of the client until every event is folded. Traces are assembled and folded meanwhile.
+/// Events per second from the first publish until every event is folded. Traces are completed and folded meanwhile.
 async fn client_to_state(
     config: &Config,
     program: &Path,
@@ -168,9 +169,9 @@ async fn client_to_state(
     append: AppendMode,
 ) -> anyhow::Result<f64> {
     let server = Server::start(program, place)?;
-    let runtime = Runtime::start_on_nats(&on(&server, config, append), Clock::system(), Roles::all()).await?;
+    let runtime = Runtime::start_on_nats(&config_for(&server, config, append), Clock::system(), Roles::all()).await?;
     let count: usize = runs.iter().map(Vec::len).sum();
-    // As many events under way as the raw publisher has.
+    // As many unacknowledged events as the raw publisher has.
     let agents = (WINDOW * runs.len()).div_ceil(count.max(1));
     let watch = Stopwatch::start();
     let mut answers = streams::iter(runs).map(|run| runtime.publisher.publish(run)).buffer_unordered(agents);
@@ -191,10 +192,10 @@ async fn client_to_state(
     Ok(rate)
 }
 
-/// From the first publish of a NATS client to the work queue until every event is folded.
+/// Events per second from the first publish of a NATS client to the work queue until every event is folded.
 async fn agents_to_state(config: &Config, program: &Path, place: &Path, runs: &[Vec<NewRecord>]) -> anyhow::Result<f64> {
     let server = Server::start(program, place)?;
-    let config = on(&server, config, AppendMode::Pipelined);
+    let config = config_for(&server, config, AppendMode::Pipelined);
     let runtime = Runtime::start_on_nats(&config, Clock::system(), Roles::all()).await?;
     let nats = connect(&config).await?;
     let messages = payloads(runs);
@@ -222,17 +223,17 @@ async fn agents_to_state(config: &Config, program: &Path, place: &Path, runs: &[
     Ok(rate)
 }
 
-/// Writes a stream of about `events` records, then measures starting the program on it.
+/// Writes a stream of about `events` records, then measures a start of the program on it.
 pub async fn replay(config: &Config, program: &Path, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let server = Server::start(program, &scratch.join("replay"))?;
-    let config = on(&server, config, AppendMode::Pipelined);
+    let config = config_for(&server, config, AppendMode::Pipelined);
     let nats = connect(&config).await?;
     nats.provision(config.dead.letters_max).await?;
     let log: Arc<dyn EventLog> =
         Arc::new(JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?);
     let records = replay::write_history(log.as_ref(), events).await?;
     drop(log);
-    forget_peak_memory();
+    reset_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         floors.push(consume_and_count(&nats, records).await?);
@@ -260,7 +261,7 @@ async fn consume_and_count(nats: &Nats, records: usize) -> anyhow::Result<f64> {
     Ok(watch.rate(records))
 }
 
-/// What a start of the program does: the fold catches up with the whole stream.
+/// Records per second of a start: the fold catches up with the whole stream.
 async fn start_and_fold(config: &Config, records: usize) -> anyhow::Result<f64> {
     let watch = Stopwatch::start();
     let runtime = Runtime::start_on_nats(config, Clock::system(), Roles::all()).await?;

@@ -1,9 +1,9 @@
-//! Time to say what comes next, next to what no answer can do without: embedding the question and one product with the vector of every
-//! tool and every past intent.
+//! Measures the time of a prediction. The floor is the least work of any answer: embedding the question and one product with the
+//! vector of every tool and every past intent.
 
 use std::sync::Arc;
 
-use super::discover::{completed, fact, micros, percentile, tool};
+use super::discover::{fact, micros, percentile, tool, trace_completed};
 use super::{Case, Stopwatch};
 use crate::ask::question;
 use crate::core::event::{
@@ -20,30 +20,32 @@ use crate::core::time::Timestamp;
 use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{self, Embedder};
 
-/// Past intents, from the shipped traces; others of them ask.
+/// Intents in the memory, from the shipped traces; the questions are other intents of theirs.
 const INTENTS: usize = 2_000;
 const QUESTIONS: usize = 300;
 const CAPABILITIES: usize = 2_000;
 const EPOCH: Timestamp = Timestamp::from_micros(0);
 
-struct Names {
+/// Names of the cases of one size.
+struct CaseNames {
     p50: &'static str,
     p99: &'static str,
-    /// When the intent was compared before, as for all but the first step of a live execution.
+    /// With the evidence computed before, as for all but the first step of a live execution.
     again: &'static str,
 }
 
-const SIZES: [(Names, usize); 2] = [
-    (Names { p50: "tools_500", p99: "tools_500_p99", again: "tools_500_again" }, 500),
-    (Names { p50: "tools_10k", p99: "tools_10k_p99", again: "tools_10k_again" }, 10_000),
+const SIZES: [(CaseNames, usize); 2] = [
+    (CaseNames { p50: "tools_500", p99: "tools_500_p99", again: "tools_500_again" }, 500),
+    (CaseNames { p50: "tools_10k", p99: "tools_10k_p99", again: "tools_10k_again" }, 10_000),
 ];
 
+/// Measures predictions at several sizes.
 pub fn run() -> anyhow::Result<Vec<Case>> {
     let embedder = embed::builtin();
     let demo = Dataset::demo(EPOCH);
     let mut cases = Vec::new();
     for (names, tools) in SIZES {
-        let state = state_of(&demo, tools, &*embedder)?;
+        let state = build_state(&demo, tools, &*embedder)?;
         anyhow::ensure!(state.tools.len() >= tools && state.capabilities.len() >= CAPABILITIES, "the state is too small");
         let asking: Vec<&TraceLine> = demo.traces.iter().skip(INTENTS).take(QUESTIONS).collect();
         cases.extend(measure(&names, &state, &*embedder, &asking)?);
@@ -51,7 +53,7 @@ pub fn run() -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn measure(names: &Names, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {
+fn measure(names: &CaseNames, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {
     let mut rows = VectorRows::new(embedder.dim());
     for row in 0..state.tools.len() + state.memory.len() {
         rows.push_empty();
@@ -84,8 +86,8 @@ fn measure(names: &Names, state: &State, embedder: &dyn Embedder, asking: &[&Tra
     Ok([case(names.p50, &ours, 0.5), case(names.p99, &ours, 0.99), case(names.again, &again, 0.5)])
 }
 
-/// `tools` tools, capabilities over them and the first shipped traces, made as the program makes it: by folding records.
-fn state_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Result<State> {
+/// Builds a state with `tools` tools, capabilities over them and the first shipped traces by folding records, as the program does.
+fn build_state(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Result<State> {
     let mut fold = Fold::default();
     for number in 0..tools {
         fold.apply(tool(demo, number)?);
@@ -94,7 +96,7 @@ fn state_of(demo: &Dataset, tools: usize, embedder: &dyn Embedder) -> anyhow::Re
         fold.apply(capability(demo, number)?);
     }
     for trace in demo.traces.iter().take(INTENTS) {
-        fold.apply(completed(trace)?);
+        fold.apply(trace_completed(trace)?);
         fold.embed(embedder)?;
     }
     fold.embed(embedder)?;
@@ -113,7 +115,7 @@ impl Fold {
         self.state.apply(&Record { seq: self.seq, recorded_at: EPOCH, fact: Arc::new(fact) });
     }
 
-    /// Vectors come as they do in the program: soon after their texts.
+    /// Adds the missing vectors, which the program computes soon after their texts.
     fn embed(&mut self, embedder: &dyn Embedder) -> anyhow::Result<()> {
         loop {
             let lacking = self.state.vectors.lacking(embedder.model().as_str(), 1_024);
@@ -130,7 +132,7 @@ impl Fold {
     }
 }
 
-/// Two or three shipped tools, one feeding the next; no two capabilities alike.
+/// The declaration of capability `number`: three shipped tools, each using the output of the one before; all are different.
 fn capability(demo: &Dataset, number: usize) -> anyhow::Result<NewRecord> {
     let count = demo.tools.len();
     let picks = [number % count, (number * 7 + number / count + 1) % count, (number * 13 + number / count + 2) % count];

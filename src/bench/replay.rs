@@ -1,11 +1,11 @@
-//! Events per second from the log into the state, next to a raw scan that decodes and forgets.
+//! Measures records per second from the log into the state. The floor is a raw scan that decodes every record and drops it.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use redb::Database;
 
-use super::{Case, Stopwatch, forget_peak_memory, median, peak_memory_mb, workload};
+use super::{Case, Stopwatch, median, peak_memory_mb, reset_peak_memory, workload};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, stored};
@@ -19,12 +19,12 @@ use crate::runtime::Runtime;
 const APPEND_EVENTS: usize = 8_192;
 const RUNS: usize = 3;
 
-/// Writes a log of `events` records below `scratch`, then measures starting the program on it.
+/// Writes a log of `events` records below `scratch`, then measures a start of the program on it.
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let directory = scratch.join("replay");
     let config = Config { data_dir: directory.clone(), ..config.clone() };
     let records = write_history(&RedbLog::open(&directory, (&config).into(), Clock::system())?, events).await?;
-    forget_peak_memory();
+    reset_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         floors.push(scan_and_decode(&directory, records)?);
@@ -37,7 +37,8 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
     Ok(cases)
 }
 
-/// A history as it would be after serving: what agents published, the traces pml made of it, and the vectors of what it learnt.
+/// Appends a history like that of a server: the events of agents, the completed traces, and the vectors of texts. Returns the number
+/// of records.
 pub(super) async fn write_history(log: &dyn EventLog, events: usize) -> anyhow::Result<usize> {
     let clock = Clock::system();
     let embedder = embed::builtin();
@@ -73,7 +74,7 @@ async fn append(log: &dyn EventLog, facts: Vec<Arc<NewRecord>>, state: &mut Stat
     Ok(appended.len())
 }
 
-/// What the embedding actor would record now.
+/// The facts that the embedding actor would append now.
 fn vectors(state: &State, embedder: &dyn Embedder, clock: &Clock) -> anyhow::Result<Vec<Arc<NewRecord>>> {
     let model = embedder.model().as_str();
     let lacking = state.vectors.lacking(model, usize::MAX);
@@ -94,7 +95,7 @@ fn completed(fact: &NewRecord, open: &Executions, clock: &Clock) -> Option<Arc<N
     Some(Arc::new(NewRecord { id, time: fact.time, source: "pml/trace".into(), causation: None, event }))
 }
 
-/// The floor: one pass over the stored bytes that decodes every record and drops it.
+/// The floor: records per second of one pass over the stored bytes that decodes every record and drops it.
 fn scan_and_decode(directory: &Path, records: usize) -> anyhow::Result<f64> {
     let database = Database::open(directory.join(RedbLog::FILE_NAME))?;
     let mut read = 0;
@@ -109,10 +110,10 @@ fn scan_and_decode(directory: &Path, records: usize) -> anyhow::Result<f64> {
     Ok(rate)
 }
 
-/// What a start of the program does: the fold catches up with the whole log.
+/// Records per second of a start: the fold catches up with the whole log.
 async fn start_and_fold(config: &Config, records: usize) -> anyhow::Result<f64> {
     let mut config = config.clone();
-    // The templates would be new records.
+    // Loading templates would append records.
     config.templates.path = String::new();
     let watch = Stopwatch::start();
     let runtime = Runtime::start(&config, Clock::system()).await?;

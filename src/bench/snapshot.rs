@@ -1,5 +1,5 @@
-//! Snapshots: rows per second written and read, next to a plain Parquet write and read of the very same batches; a start from one
-//! (`startup`); and what those who publish feel while one is taken.
+//! Measures snapshots: rows per second written and read, with a plain Parquet write and read of the same batches as the floor; a
+//! start from one (`startup`); and the latency of publishing while one is taken.
 
 use std::fs::File;
 use std::path::Path;
@@ -23,16 +23,16 @@ use crate::runtime::Runtime;
 use crate::snapshot::{self, About, Origin, Store};
 
 const RUNS: usize = 3;
-/// How often somebody publishes one run of an agent, and about how many events without a snapshot and with.
+/// Pause between the executions that are published, and about how many events are published without a snapshot and with one.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
 const PUBLISHED_EVENTS: usize = 5_000;
-/// Rows of a batch when files are read the plain way.
+/// Rows per batch of the plain read.
 const PLAIN_BATCH_ROWS: usize = 8_192;
 
 /// Writes a log of `events` records below `scratch`, then measures snapshots of its state.
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let mut config = Config { data_dir: scratch.join("snapshot"), ..config.clone() };
-    // The templates and automatic snapshots would disturb what is measured.
+    // Templates and automatic snapshots would disturb the measurement.
     config.templates.path = String::new();
     (config.snapshots.every_records, config.snapshots.every_s) = (0, 0);
     write_history(&RedbLog::open(&config.data_dir, (&config).into(), Clock::system())?, events).await?;
@@ -67,7 +67,7 @@ async fn write_and_read(state: &Arc<State>, about: &About, store: &Store, scratc
     let (mut plain_written, mut plain_read) = (Vec::new(), Vec::new());
     let mut bytes_per_event = 0.0;
     for run in 0..RUNS {
-        // Another place each time: a snapshot that is there already is not written again.
+        // Another store each time, because an existing snapshot is not written again.
         let place = if run + 1 == RUNS { store.clone() } else { Store::Directory(scratch.join(format!("snapshots-{run}"))) };
         let watch = Stopwatch::start();
         let manifest = snapshot::create(&place, Arc::clone(state), about.clone(), || ()).await?;
@@ -103,7 +103,7 @@ async fn write_and_read(state: &Arc<State>, about: &About, store: &Store, scratc
     ])
 }
 
-/// The floor of writing: the batches, compressed as ours are, into files.
+/// The floor of writing: the same batches with the same compression, written to files.
 fn write_plainly(directory: &Path, tables: &[(&str, Vec<RecordBatch>)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)?;
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?)).build();
@@ -118,7 +118,7 @@ fn write_plainly(directory: &Path, tables: &[(&str, Vec<RecordBatch>)]) -> anyho
     Ok(())
 }
 
-/// The floor of reading: every file of the snapshot, all columns, to batches.
+/// The floor of reading: all columns of every file of the snapshot, read as batches.
 fn read_plainly(directory: &Path) -> anyhow::Result<usize> {
     let mut rows = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -133,14 +133,14 @@ fn read_plainly(directory: &Path) -> anyhow::Result<usize> {
     Ok(rows)
 }
 
-/// Latency of one publisher, first by itself, then while snapshots are taken one after the other.
+/// Measures the latency of one publisher, first alone, then while snapshots are taken one after the other.
 async fn publish_meanwhile(config: &Config, store: &Store) -> anyhow::Result<Vec<Case>> {
     let mut config = config.clone();
     config.snapshots.url = store.to_string();
     let runtime = Runtime::start(&config, Clock::system()).await?;
     let alone = latencies(&runtime, || false).await?;
     let keeper = Arc::clone(&runtime.snapshots);
-    let taking = actix_rt::spawn(async move { while keeper.take().await.is_ok() {} });
+    let taking = actix_rt::spawn(async move { while keeper.take_snapshot().await.is_ok() {} });
     let meanwhile = latencies(&runtime, || taking.is_finished()).await?;
     taking.abort();
     runtime.stop().await;

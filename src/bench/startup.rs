@@ -1,5 +1,5 @@
-//! A start from a snapshot and an empty tail, next to one that folds the whole log: processes of their own, from the moment they are
-//! started until they say that they serve. A start in this process would find memory that is in use already, which is cheaper.
+//! Measures a start from a snapshot with no later records, and as its floor a start that folds the whole log. Each is a new process,
+//! timed until it reports that it serves: a start in this process would reuse memory, which is cheaper.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -30,7 +30,7 @@ pub(super) fn measure(config: &Config, store: &Store) -> anyhow::Result<Vec<Case
     ])
 }
 
-/// How long it took, and how many records the process knows then.
+/// Starts a process once. Returns the seconds until it serves and the number of its records.
 fn start_once(config: &Config, snapshots: &str) -> anyhow::Result<(f64, u64)> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
     command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(&config.data_dir);
@@ -38,14 +38,14 @@ fn start_once(config: &Config, snapshots: &str) -> anyhow::Result<(f64, u64)> {
     command.env("PML__TEMPLATES__PATH", "").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let watch = Stopwatch::start();
     let mut child = command.spawn()?;
-    let said = first_line(&mut child);
+    let line = first_line(&mut child);
     let seconds = watch.elapsed().as_secs_f64();
     child.kill()?;
     child.wait()?;
-    // What a killed process leaves is put in order here, not in the next start.
+    // Opening the log repairs what the killed process left, so that the next start need not.
     drop(RedbLog::open(&config.data_dir, config.into(), Clock::system())?);
-    let said: serde_json::Value = serde_json::from_str(&said?)?;
-    Ok((seconds, said["records"].as_u64().context("the started pml does not say how many records it has")?))
+    let started: serde_json::Value = serde_json::from_str(&line?)?;
+    Ok((seconds, started["records"].as_u64().context("the started pml does not say how many records it has")?))
 }
 
 fn first_line(child: &mut Child) -> anyhow::Result<String> {

@@ -1,12 +1,12 @@
-//! From publishing a step to hearing what comes next, at a fixed rate, next to a bare NATS publish and subscribe at the same rate.
+//! Measures the time from publishing a step to receiving its prediction, at a fixed rate.
 //!
-//! | case | way |
+//! | case | path |
 //! |---|---|
 //! | `embedded_*` | in-process client, execution actor, redb (synced to disk), prediction actor, bus |
 //! | `nats_*` | NATS client, work queue, execution actor, JetStream (pipelined), prediction actor, NATS |
 //! | `nats_durable_*` | the same with atomic batches, each synced to disk before it is acknowledged |
 //!
-//! The floor is the round trip of one message between two connections of a nats-server, nothing in between.
+//! The floor is a message between two connections of a nats-server at the same rate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::discover::percentile;
 use super::nats::server::Server;
-use super::nats::{connect, headers, on};
+use super::nats::{config_for, connect, headers};
 use super::{Case, Stopwatch};
 use crate::bus::{Delivery, Subscription};
 use crate::clock::Clock;
@@ -32,11 +32,11 @@ use crate::publisher::Publisher;
 use crate::role::Roles;
 use crate::runtime::Runtime;
 
-/// Traces that were learnt before; others of the shipped ones are run.
-const LESSONS: usize = 1_000;
-/// Agents at work at the same time: each publishes a step, waits until it is stored, and goes on at its next turn.
+/// Shipped traces learnt before the measurement; agents run the others.
+const LEARNT_TRACES: usize = 1_000;
+/// Concurrent agents: each publishes an event at its interval and waits until it is stored.
 const AGENTS: usize = 200;
-/// Events per second, and what the cases at that rate are called: the median, the slowest hundredth, and how many steps were served.
+/// Events per second, and the names of the cases at that rate: median, 99th percentile, and share of steps with a prediction.
 const RATES: [(u64, [[&str; 3]; 3]); 2] = [
     (
         1_000,
@@ -55,18 +55,18 @@ const RATES: [(u64, [[&str; 3]; 3]); 2] = [
         ],
     ),
 ];
-/// Predictions that wait for the one who measures.
+/// Queue of the subscriber that measures, in predictions.
 const QUEUE_LEN: usize = 65_536;
-/// How long the last predictions may take.
+/// The last predictions may take this long.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Measures on servers below `scratch`, each rate for `seconds`.
+/// Measures each rate for `seconds`, with servers that store below `scratch`.
 pub async fn run(config: &Config, program: &Path, scratch: &Path, seconds: u64) -> anyhow::Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (rate, [in_process, pipelined, durable]) in RATES {
         let load = Load { rate, seconds };
         let place = |name: &str| scratch.join(format!("{name}-{rate}"));
-        let floor = round_trips(config, program, &place("floor"), load).await?;
+        let floor = raw_latencies(config, program, &place("floor"), load).await?;
         cases.extend(embedded(config, &place("embedded"), load).await?.cases(in_process, &floor));
         for (names, append) in [(pipelined, AppendMode::Pipelined), (durable, AppendMode::Atomic)] {
             cases.extend(over_nats(config, program, &place(names[0]), load, append).await?.cases(names, &floor));
@@ -77,7 +77,7 @@ pub async fn run(config: &Config, program: &Path, scratch: &Path, seconds: u64) 
 
 #[derive(Clone, Copy)]
 struct Load {
-    /// Events per second in all.
+    /// Events per second of all agents together.
     rate: u64,
     seconds: u64,
 }
@@ -88,41 +88,43 @@ impl Load {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    fn turn(self) -> Duration {
+    /// Time between two events of one agent.
+    fn interval(self) -> Duration {
         Duration::from_secs_f64(AGENTS as f64 / self.rate as f64)
     }
 }
 
-/// When each record was published and how long its prediction took, in microseconds.
+/// The publish time of each record without a prediction so far, and the latencies of the predictions, in microseconds.
 struct Timing {
     watch: Stopwatch,
     sent: Mutex<BTreeMap<String, Duration>>,
-    took: Mutex<Vec<f64>>,
+    latencies: Mutex<Vec<f64>>,
 }
 
 impl Timing {
     fn start() -> Arc<Self> {
-        Arc::new(Self { watch: Stopwatch::start(), sent: Mutex::default(), took: Mutex::default() })
+        Arc::new(Self { watch: Stopwatch::start(), sent: Mutex::default(), latencies: Mutex::default() })
     }
 
-    fn publishing(&self, cause: &str) {
+    fn record_sent(&self, cause: &str) {
         lock(&self.sent).insert(cause.to_owned(), self.watch.elapsed());
     }
 
-    /// `payload` is a prediction as subscribers hear it.
-    fn heard(&self, payload: &[u8]) -> anyhow::Result<()> {
+    /// `payload` is a prediction as subscribers receive it.
+    fn record_received(&self, payload: &[u8]) -> anyhow::Result<()> {
         let prediction: serde_json::Value = serde_json::from_slice(payload)?;
         let cause = prediction["cause"].as_str().unwrap_or_default();
         let now = self.watch.elapsed();
         if let Some(sent) = lock(&self.sent).remove(cause) {
-            lock(&self.took).push(now.saturating_sub(sent).as_secs_f64() * 1e6);
+            lock(&self.latencies).push(now.saturating_sub(sent).as_secs_f64() * 1e6);
         }
         Ok(())
     }
 
-    async fn outcome(&self) -> anyhow::Result<Measured> {
+    /// Waits for the last predictions and returns the latencies.
+    async fn finish(&self) -> anyhow::Result<StreamLatencies> {
         let mut left = usize::MAX;
-        // Until nothing comes any more: what was dropped never does.
+        // Until no more arrive: dropped ones never do.
         loop {
             tokio::time::sleep(GRACE / 10).await;
             let now = lock(&self.sent).len();
@@ -131,9 +133,9 @@ impl Timing {
             }
             left = now;
         }
-        let took = lock(&self.took).clone();
-        anyhow::ensure!(!took.is_empty(), "nothing was heard");
-        Ok(Measured { missed: lock(&self.sent).len(), took })
+        let latencies = lock(&self.latencies).clone();
+        anyhow::ensure!(!latencies.is_empty(), "no prediction was received");
+        Ok(StreamLatencies { missed: lock(&self.sent).len(), latencies })
     }
 }
 
@@ -141,27 +143,27 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Measured {
-    took: Vec<f64>,
-    /// Steps whose prediction never came.
+struct StreamLatencies {
+    latencies: Vec<f64>,
+    /// Steps without a prediction.
     missed: usize,
 }
 
-impl Measured {
+impl StreamLatencies {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 steps")]
     fn cases(mut self, [p50, p99, served]: [&'static str; 3], floor: &[f64]) -> [Case; 3] {
         let mut time = |case: &'static str, share: f64| {
-            let (value, floor) = (percentile(&mut self.took, share), percentile(&mut floor.to_vec(), share));
+            let (value, floor) = (percentile(&mut self.latencies, share), percentile(&mut floor.to_vec(), share));
             Case { case, value, unit: "us", floor: Some(floor), ratio: Some(floor / value) }
         };
         let times = (time(p50, 0.5), time(p99, 0.99));
-        let share = self.took.len() as f64 / (self.took.len() + self.missed) as f64 * 100.0;
+        let share = self.latencies.len() as f64 / (self.latencies.len() + self.missed) as f64 * 100.0;
         [times.0, times.1, Case { case: served, value: share, unit: "%", floor: None, ratio: None }]
     }
 }
 
-/// The runs of each agent, one after the other, with a session each.
-fn work(clock: &Clock, load: Load) -> Vec<Vec<NewRecord>> {
+/// The events of each agent: executions one after the other, all in the agent's session.
+fn agent_events(clock: &Clock, load: Load) -> Vec<Vec<NewRecord>> {
     let traces = Dataset::demo(clock.now()).traces;
     let mut agents: Vec<Vec<NewRecord>> = vec![Vec::new(); AGENTS];
     let mut events = 0;
@@ -169,7 +171,7 @@ fn work(clock: &Clock, load: Load) -> Vec<Vec<NewRecord>> {
         if events >= load.events() {
             break;
         }
-        let trace = &traces[LESSONS + number % (traces.len() - LESSONS)];
+        let trace = &traces[LEARNT_TRACES + number % (traces.len() - LEARNT_TRACES)];
         let mut run = trace.renamed(format!("run-{number}")).events(clock.now()).expect("shipped ids are valid");
         for fact in &mut run {
             fact.id = clock.fresh_id();
@@ -185,8 +187,9 @@ fn work(clock: &Clock, load: Load) -> Vec<Vec<NewRecord>> {
 
 async fn learn(runtime: &Runtime, clock: &Clock) -> anyhow::Result<()> {
     let demo = Dataset::demo(clock.now());
-    let lessons = demo.traces.iter().take(LESSONS).flat_map(|trace| trace.events(clock.now()).expect("shipped ids are valid"));
-    let events: Vec<NewRecord> = demo.tools.iter().cloned().chain(lessons).collect();
+    let traces = demo.traces.iter().take(LEARNT_TRACES);
+    let traces = traces.flat_map(|trace| trace.events(clock.now()).expect("shipped ids are valid"));
+    let events: Vec<NewRecord> = demo.tools.iter().cloned().chain(traces).collect();
     for chunk in events.chunks(1_000) {
         runtime.publisher.publish(chunk.to_vec()).await?;
     }
@@ -194,7 +197,7 @@ async fn learn(runtime: &Runtime, clock: &Clock) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<Measured> {
+async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<StreamLatencies> {
     let config = Config { data_dir: place.to_owned(), ..config.clone() };
     let clock = Clock::system();
     let runtime = Runtime::start(&config, clock.clone()).await?;
@@ -202,15 +205,15 @@ async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<M
     let predictions = runtime.bus.subscribe(runtime.subjects.all_predictions(), QUEUE_LEN).await?;
     let timing = Timing::start();
     let listening = tokio::spawn(listen(predictions, Arc::clone(&timing)));
-    let agents = work(&clock, load).into_iter().enumerate();
+    let agents = agent_events(&clock, load).into_iter().enumerate();
     let agents = agents.map(|(number, facts)| {
         let (publisher, timing) = (runtime.publisher.clone(), Arc::clone(&timing));
-        tokio::spawn(agent(publisher, facts, turns(number, load), timing))
+        tokio::spawn(agent(publisher, facts, agent_interval(number, load), timing))
     });
     for agent in agents.collect::<Vec<_>>() {
         agent.await??;
     }
-    let measured = timing.outcome().await?;
+    let measured = timing.finish().await?;
     listening.abort();
     runtime.stop().await;
     Ok(measured)
@@ -219,40 +222,46 @@ async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<M
 async fn listen(mut predictions: Subscription, timing: Arc<Timing>) -> anyhow::Result<()> {
     while let Some(delivery) = predictions.next().await {
         if let Delivery::Message { payload, .. } = delivery {
-            timing.heard(&payload)?;
+            timing.record_received(&payload)?;
         }
     }
     Ok(())
 }
 
-/// The turns of one agent, spread evenly among those of the others.
+/// The interval of one agent, offset so that the agents publish evenly spread.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-fn turns(number: usize, load: Load) -> tokio::time::Interval {
-    let start = tokio::time::Instant::now() + load.turn().mul_f64(number as f64 / AGENTS as f64);
-    let mut turns = tokio::time::interval_at(start, load.turn());
-    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    turns
+fn agent_interval(number: usize, load: Load) -> tokio::time::Interval {
+    let start = tokio::time::Instant::now() + load.interval().mul_f64(number as f64 / AGENTS as f64);
+    let mut interval = tokio::time::interval_at(start, load.interval());
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 async fn agent(
     publisher: Publisher,
     facts: Vec<NewRecord>,
-    mut turns: tokio::time::Interval,
+    mut interval: tokio::time::Interval,
     timing: Arc<Timing>,
 ) -> anyhow::Result<()> {
     for fact in facts {
-        turns.tick().await;
+        interval.tick().await;
         if calls_for_a_prediction(&fact.event) {
-            timing.publishing(&fact.id.to_string());
+            timing.record_sent(&fact.id.to_string());
         }
         publisher.publish(vec![fact]).await?;
     }
     Ok(())
 }
 
-async fn over_nats(config: &Config, program: &Path, place: &Path, load: Load, append: AppendMode) -> anyhow::Result<Measured> {
+async fn over_nats(
+    config: &Config,
+    program: &Path,
+    place: &Path,
+    load: Load,
+    append: AppendMode,
+) -> anyhow::Result<StreamLatencies> {
     let server = Server::start(program, place)?;
-    let config = on(&server, config, append);
+    let config = config_for(&server, config, append);
     let clock = Clock::system();
     let runtime = Runtime::start_on_nats(&config, clock.clone(), Roles::all()).await?;
     learn(&runtime, &clock).await?;
@@ -261,60 +270,61 @@ async fn over_nats(config: &Config, program: &Path, place: &Path, load: Load, ap
     let mut predictions = listener.client().subscribe(pattern).await?;
     listener.client().flush().await?;
     let timing = Timing::start();
-    let hearing = Arc::clone(&timing);
+    let receiver_timing = Arc::clone(&timing);
     let listening = listener.spawn(async move {
         while let Some(message) = predictions.next().await {
-            hearing.heard(&message.payload)?;
+            receiver_timing.record_received(&message.payload)?;
         }
         Ok::<(), anyhow::Error>(())
     });
-    let working = work(&clock, load).into_iter().enumerate().map(|(number, facts)| {
+    let working = agent_events(&clock, load).into_iter().enumerate().map(|(number, facts)| {
         let facts = facts.into_iter().map(|fact| {
             let subject = runtime.subjects.input(fact.event.kind()).to_string();
             (subject, fact.id.to_string(), calls_for_a_prediction(&fact.event), cloud::to_structured(&fact).to_string())
         });
         let (stream, timing, facts) = (agents.jetstream().clone(), Arc::clone(&timing), facts.collect());
-        agents.spawn(async move { nats_agent(stream, facts, turns(number, load), timing).await })
+        agents.spawn(async move { nats_agent(stream, facts, agent_interval(number, load), timing).await })
     });
     for agent in working.collect::<Vec<_>>() {
         agent.await??;
     }
-    let measured = timing.outcome().await?;
+    let measured = timing.finish().await?;
     listening.abort();
     runtime.stop().await;
     Ok(measured)
 }
 
-type Outgoing = (String, String, bool, String);
+/// Subject, id, whether a prediction is expected, and the event as JSON.
+type OutgoingEvent = (String, String, bool, String);
 
 async fn nats_agent(
     stream: jetstream::Context,
-    facts: Vec<Outgoing>,
-    mut turns: tokio::time::Interval,
+    facts: Vec<OutgoingEvent>,
+    mut interval: tokio::time::Interval,
     timing: Arc<Timing>,
 ) -> anyhow::Result<()> {
     for (subject, id, is_timed, event) in facts {
-        turns.tick().await;
+        interval.tick().await;
         if is_timed {
-            timing.publishing(&id);
+            timing.record_sent(&id);
         }
         stream.publish_with_headers(subject, headers(&id), event.into()).await?.await?;
     }
     Ok(())
 }
 
-/// The floor, in microseconds: a message from one connection to another at the same rate.
-async fn round_trips(config: &Config, program: &Path, place: &Path, load: Load) -> anyhow::Result<Vec<f64>> {
+/// The floor: the latencies of messages from one connection to another at the same rate, in microseconds.
+async fn raw_latencies(config: &Config, program: &Path, place: &Path, load: Load) -> anyhow::Result<Vec<f64>> {
     let server = Server::start(program, place)?;
-    let config = on(&server, config, AppendMode::Pipelined);
+    let config = config_for(&server, config, AppendMode::Pipelined);
     let (sender, receiver): (Nats, Nats) = (connect(&config).await?, connect(&config).await?);
     let mut messages = receiver.client().subscribe("raw").await?;
     receiver.client().flush().await?;
     let timing = Timing::start();
-    let hearing = Arc::clone(&timing);
+    let receiver_timing = Arc::clone(&timing);
     let listening = receiver.spawn(async move {
         while let Some(message) = messages.next().await {
-            hearing.heard(&message.payload)?;
+            receiver_timing.record_received(&message.payload)?;
         }
         Ok::<(), anyhow::Error>(())
     });
@@ -322,11 +332,11 @@ async fn round_trips(config: &Config, program: &Path, place: &Path, load: Load) 
         let (client, timing) = (sender.client().clone(), Arc::clone(&timing));
         let count = load.events() / AGENTS;
         sender.spawn(async move {
-            let mut turns = turns(number, load);
+            let mut interval = agent_interval(number, load);
             for message in 0..count {
-                turns.tick().await;
+                interval.tick().await;
                 let cause = format!("{number}-{message}");
-                timing.publishing(&cause);
+                timing.record_sent(&cause);
                 let payload = serde_json::json!({"cause": cause}).to_string();
                 client.publish("raw", payload.into()).await?;
             }
@@ -336,8 +346,8 @@ async fn round_trips(config: &Config, program: &Path, place: &Path, load: Load) 
     for sending in sending.collect::<Vec<_>>() {
         sending.await??;
     }
-    let measured = timing.outcome().await?;
+    let measured = timing.finish().await?;
     listening.abort();
     anyhow::ensure!(measured.missed == 0, "{} messages were lost", measured.missed);
-    Ok(measured.took)
+    Ok(measured.latencies)
 }

@@ -1,12 +1,12 @@
-//! The events the benchmarks use: the shipped traces, copied as often as needed, each time under new ids.
+//! The events that the benchmarks publish: the shipped traces, repeated with new ids as often as needed.
 
 use crate::clock::Clock;
 use crate::core::event::{Event, NewRecord};
 use crate::core::id::{Callee, ToolId};
 use crate::dataset::Dataset;
 
-/// Events as agents would publish them, for as long as they are asked for. Every second copy calls tools of another set of servers,
-/// so that there are about 500.
+/// An endless iterator over events as agents would publish them. Every second repetition calls tools of other servers, so that there
+/// are about 500 tools.
 pub(super) fn published(clock: &Clock) -> impl Iterator<Item = NewRecord> {
     let traces = Dataset::demo(clock.now()).traces;
     let clock = clock.clone();
@@ -14,7 +14,7 @@ pub(super) fn published(clock: &Clock) -> impl Iterator<Item = NewRecord> {
     copies.flat_map(move |(copy, trace)| {
         let mut run = trace.renamed(format!("{}-{copy}", trace.trace_id)).events(clock.now()).expect("shipped ids are valid");
         for fact in &mut run {
-            // Producers make time-ordered ids; so do the copies.
+            // Ids are in the order of time, like those of producers.
             fact.id = clock.fresh_id();
             if copy % 2 == 1 {
                 move_to_other_server(&mut fact.event);
@@ -24,7 +24,7 @@ pub(super) fn published(clock: &Clock) -> impl Iterator<Item = NewRecord> {
     })
 }
 
-/// About `count` events, one vector per run of an agent.
+/// About `count` events, one vector per execution.
 pub(super) fn runs(clock: &Clock, count: usize) -> Vec<Vec<NewRecord>> {
     let mut runs: Vec<Vec<NewRecord>> = Vec::new();
     for (at, fact) in published(clock).enumerate() {

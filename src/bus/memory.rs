@@ -1,4 +1,4 @@
-//! The bus inside one process: a queue per subscriber, filled by the publisher's own call.
+//! `MemoryBus` is the bus inside one process: each subscriber has a queue, and `publish` pushes to the matching queues.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,10 +7,11 @@ use std::task::Waker;
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt, StreamExt, stream};
 
-use super::queue::{Queue, lock};
+use super::queue::{SubscriberQueue, lock};
 use super::{Bus, BusError, Subscription};
 use crate::subject::{Pattern, Subject};
 
+/// The bus inside one process.
 #[derive(Default)]
 pub struct MemoryBus {
     routes: Arc<Mutex<Routes>>,
@@ -18,19 +19,19 @@ pub struct MemoryBus {
 
 #[derive(Default)]
 struct Routes {
-    subscribers: BTreeMap<u64, (Pattern, Arc<Mutex<Queue>>)>,
-    /// Never used twice, so that a late unsubscribe cannot hit a newer subscriber.
+    subscribers: BTreeMap<u64, (Pattern, Arc<Mutex<SubscriberQueue>>)>,
+    /// Numbers are never reused, so that a late unsubscribe cannot remove a newer subscriber.
     last_number: u64,
 }
 
-/// Unsubscribes when dropped.
-struct Registration {
+/// Removes the subscriber when dropped.
+struct UnsubscribeOnDrop {
     number: u64,
     routes: Arc<Mutex<Routes>>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<SubscriberQueue>>,
 }
 
-impl Drop for Registration {
+impl Drop for UnsubscribeOnDrop {
     fn drop(&mut self) {
         lock(&self.routes).subscribers.remove(&self.number);
     }
@@ -48,25 +49,25 @@ impl Drop for MemoryBus {
 
 impl Bus for MemoryBus {
     fn publish(&self, subject: Subject, payload: Arc<[u8]>) -> BoxFuture<'static, Result<(), BusError>> {
-        // Delivered under one lock: all subscribers see the messages of all publishers in one order.
+        // One lock for all queues: all subscribers get the messages of all publishers in the same order.
         let routes = lock(&self.routes);
         let matching = routes.subscribers.values().filter(|(pattern, _)| pattern.matches(&subject));
         let wakers: Vec<_> = matching.filter_map(|(_, queue)| lock(queue).push(&subject, &payload)).collect();
         drop(routes);
-        // Woken without the lock: a waker is foreign code and may come back to this bus.
+        // Woken after the lock is released: a waker is foreign code and may call this bus.
         wakers.into_iter().for_each(Waker::wake);
         ready(Ok(())).boxed()
     }
 
     fn subscribe(&self, pattern: Pattern, queue_len_max: usize) -> BoxFuture<'static, Result<Subscription, BusError>> {
-        let queue = Arc::new(Mutex::new(Queue::new(queue_len_max)));
+        let queue = Arc::new(Mutex::new(SubscriberQueue::new(queue_len_max)));
         let mut routes = lock(&self.routes);
         routes.last_number += 1;
         let number = routes.last_number;
         routes.subscribers.insert(number, (pattern, Arc::clone(&queue)));
         drop(routes);
-        let registration = Registration { number, routes: Arc::clone(&self.routes), queue };
-        let deliveries = stream::poll_fn(move |context| lock(&registration.queue).poll(context));
+        let subscriber = UnsubscribeOnDrop { number, routes: Arc::clone(&self.routes), queue };
+        let deliveries = stream::poll_fn(move |context| lock(&subscriber.queue).poll(context));
         ready(Ok(Subscription::new(deliveries.boxed()))).boxed()
     }
 
@@ -94,7 +95,7 @@ mod tests {
         bus.subscribe("a".parse().unwrap(), queue_len_max).now_or_never().unwrap().unwrap()
     }
 
-    /// All that can be had without waiting.
+    /// All deliveries that are ready.
     fn drain(subscription: &mut Subscription) -> Vec<Delivery> {
         std::iter::from_fn(|| subscription.next().now_or_never().flatten()).collect()
     }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_delivered_after_the_bus_is_gone() {
+    fn queued_messages_are_delivered_after_the_bus_is_dropped() {
         let bus = MemoryBus::default();
         let mut subscription = subscribe(&bus, 1);
         publish(&bus, ["1", "2"]);

@@ -1,4 +1,4 @@
-//! What waits for one subscriber: bounded, and each gap reported once, at its place.
+//! `SubscriberQueue` is the bounded queue of one subscriber. Each gap of dropped messages is reported once, at its position.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,41 +7,42 @@ use std::task::{Context, Poll, Waker};
 use super::Delivery;
 use crate::subject::Subject;
 
-pub(super) struct Queue {
-    waiting: VecDeque<Waiting>,
+/// The messages that wait for one subscriber.
+pub(super) struct SubscriberQueue {
+    waiting: VecDeque<QueuedMessage>,
     len_max: usize,
-    /// Dropped since the newest waiting message.
+    /// Messages dropped after the newest queued one.
     missed: u64,
     closed: bool,
     waker: Option<Waker>,
 }
 
-struct Waiting {
-    /// Dropped just before this message.
+struct QueuedMessage {
+    /// Messages dropped just before this one.
     missed_before: u64,
     subject: Subject,
     payload: Arc<[u8]>,
 }
 
-impl Queue {
-    /// Holds at least one message.
+impl SubscriberQueue {
+    /// A queue of `len_max` messages, at least one.
     pub(super) fn new(len_max: usize) -> Self {
         Self { waiting: VecDeque::new(), len_max: len_max.max(1), missed: 0, closed: false, waker: None }
     }
 
-    /// Nothing will be pushed any more. Returns whom to wake.
+    /// Ends the subscription after the queued messages. Returns the waker of the subscriber, if it waits.
     pub(super) fn close(&mut self) -> Option<Waker> {
         self.closed = true;
         self.waker.take()
     }
 
-    /// Returns whom to wake.
+    /// Adds a message, or counts it as missed if the queue is full. Returns the waker of the subscriber, if it waits.
     pub(super) fn push(&mut self, subject: &Subject, payload: &Arc<[u8]>) -> Option<Waker> {
         if self.waiting.len() >= self.len_max {
             self.missed += 1;
         } else {
             let missed_before = std::mem::take(&mut self.missed);
-            self.waiting.push_back(Waiting { missed_before, subject: subject.clone(), payload: Arc::clone(payload) });
+            self.waiting.push_back(QueuedMessage { missed_before, subject: subject.clone(), payload: Arc::clone(payload) });
         }
         self.waker.take()
     }
@@ -54,7 +55,7 @@ impl Queue {
         if *missed > 0 {
             return Some(Delivery::Lagged { missed: std::mem::take(missed) });
         }
-        self.waiting.pop_front().map(|Waiting { subject, payload, .. }| Delivery::Message { subject, payload })
+        self.waiting.pop_front().map(|QueuedMessage { subject, payload, .. }| Delivery::Message { subject, payload })
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {

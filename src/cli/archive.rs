@@ -10,7 +10,7 @@ use super::source::Source;
 use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::id::{RecordId, Seq};
-use crate::history::Appender;
+use crate::history::ArchiveWriter;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -22,7 +22,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
     let source = Source::open(&arguments.location, config).await?;
-    let mut appender = Appender::open(&arguments.directory)?;
+    let mut appender = ArchiveWriter::open(&arguments.directory)?;
     let after = match appender.last() {
         Some(last) => check_same_log(&source, last, &arguments).await?,
         None => Seq::ZERO,

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
 use crate::history::Rebuild;
-use crate::history::backup::{Decoder, of_log};
+use crate::history::backup::{Decoder, encode_log};
 
 #[derive(Args)]
 pub(super) struct BackupArguments {
@@ -70,7 +70,7 @@ async fn write(source: &Source, part: &Path) -> anyhow::Result<()> {
     match source {
         Source::Server(remote) => drop(std::io::copy(&mut remote.bytes("/v1/backup")?, &mut file)?),
         Source::Log(log, _) => {
-            let mut pieces = std::pin::pin!(of_log(Arc::clone(log)));
+            let mut pieces = std::pin::pin!(encode_log(Arc::clone(log)));
             while let Some(piece) = pieces.next().await {
                 file.write_all(&piece?)?;
             }

@@ -10,7 +10,7 @@ use crate::ask::{Asker, DiscoverRequest};
 use crate::config::Config;
 use crate::core::state::State;
 use crate::history::Moment;
-use crate::history::diff::{CapabilityFacts, Changed, Diff, EdgeFacts, RankFacts, ToolFacts, ranks};
+use crate::history::diff::{CapabilitySummary, Change, Diff, EdgeSummary, RankedItem, ToolSummary, ranks};
 
 /// Places of an answer that are compared.
 const RANKS: usize = 20;
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     if let Some(intent) = &arguments.intent {
         let ranks = ranks(&answer(before, intent, &config)?, &answer(after, intent, &config)?);
         report["ranks"] = json!(ranks);
-        show(output, "rank", &ranks, arguments.limit, |facts: &RankFacts| format!("{} ({:.2})", facts.rank, facts.score));
+        show(output, "rank", &ranks, arguments.limit, |facts: &RankedItem| format!("{} ({:.2})", facts.rank, facts.score));
     }
     output.json(&report);
     Ok(0)
@@ -53,7 +53,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 
 /// The states at two moments, whichever comes first, in one pass.
 async fn states(source: &Source, moments: [Moment; 2]) -> anyhow::Result<[State; 2]> {
-    let mut state = source.begin(moments[0].no_sooner_than().min(moments[1].no_sooner_than())).await;
+    let mut state = source.begin(moments[0].seq_lower_bound().min(moments[1].seq_lower_bound())).await;
     let mut taken: [Option<State>; 2] = [None, None];
     let folding = source.visit(state.applied(), |record| {
         for (taken, moment) in taken.iter_mut().zip(moments) {
@@ -85,26 +85,26 @@ fn answer(state: State, intent: &str, config: &Config) -> anyhow::Result<Vec<(St
 }
 
 fn print(diff: &Diff, limit: usize, output: &Output) {
-    show(output, "tool", &diff.tools, limit, |facts: &ToolFacts| {
+    show(output, "tool", &diff.tools, limit, |facts: &ToolSummary| {
         let offered = if facts.offered { "" } else { ", not offered" };
         format!("{} calls, {} ok{offered}", facts.calls, facts.successes)
     });
-    show(output, "capability", &diff.capabilities, limit, |facts: &CapabilityFacts| {
+    show(output, "capability", &diff.capabilities, limit, |facts: &CapabilitySummary| {
         format!("{} ({}), {} runs, {} ok", facts.name, facts.status, facts.usage, facts.successes)
     });
-    show(output, "edge", &diff.edges, limit, |facts: &EdgeFacts| {
+    show(output, "edge", &diff.edges, limit, |facts: &EdgeSummary| {
         format!("{} {:.2}, seen {}", facts.source, facts.weight, facts.observations)
     });
     show(output, "model", &diff.models, limit, Clone::clone);
 }
 
-fn show<F>(output: &Output, what: &str, changed: &[Changed<F>], limit: usize, told: impl Fn(&F) -> String) {
+fn show<F>(output: &Output, what: &str, changed: &[Change<F>], limit: usize, told: impl Fn(&F) -> String) {
     if changed.is_empty() {
         output.say(format!("{what}: no change"));
         return;
     }
     let side = |facts: &Option<F>| facts.as_ref().map_or_else(|| "-".to_owned(), &told);
-    let row = |change: &Changed<F>| vec![change.id.clone(), side(&change.before), side(&change.after)];
+    let row = |change: &Change<F>| vec![change.id.clone(), side(&change.before), side(&change.after)];
     output.table(&[what, "before", "after"], changed.iter().take(limit).map(row));
     if changed.len() > limit {
         output.say(format!("and {} more; --limit shows them", changed.len() - limit));

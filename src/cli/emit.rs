@@ -26,7 +26,7 @@ pub(super) struct Emission<'a> {
 }
 
 pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config, output: &Output) -> Outcome {
-    if emission.prefix.is_kept() {
+    if emission.prefix.is_stored() {
         let prefix = emission.prefix;
         return Err(
             anyhow::anyhow!("--publish {prefix}: pml keeps what is published there; choose a prefix of your own").into()
@@ -48,7 +48,7 @@ pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config
         if !emission.to.includes(&record) {
             return Ok(false);
         }
-        if emission.from.is_after(&record) {
+        if emission.from.starts_after(&record) {
             return Ok(true);
         }
         let due = pace.due(record.recorded_at);
@@ -64,7 +64,7 @@ pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config
             () = tokio::time::sleep(due.saturating_sub(elapsed)), if due > elapsed => {}
             () = std::future::ready(()), if due <= elapsed => {}
         }
-        let subject = emission.prefix.below(record.event().kind());
+        let subject = emission.prefix.with_kind(record.event().kind());
         let payload = cloud::record_to_structured(&record).to_string();
         client.publish(subject.as_str().to_owned(), payload.into()).await.context("cannot publish")?;
         (last, published) = (record.seq, published + 1);

@@ -165,7 +165,7 @@ pub(super) async fn export(arguments: ExportArguments, config: Config, output: &
     let bar = output.progress("reading", source.tail()?.0);
     let mut exporter = Exporter::default();
     let reading = source.visit(Seq::ZERO, |record| {
-        exporter.take(&record);
+        exporter.add_record(&record);
         bar.inc(1);
         Ok(true)
     });

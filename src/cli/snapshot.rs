@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
 use crate::gateway::http::{snapshot_dto, snapshot_listed};
-use crate::snapshot::{self, About, Fetched, Origin, SnapshotError, Store, Taken, config_hash};
+use crate::snapshot::{self, About, EncodedSnapshot, FetchedSnapshot, Origin, SnapshotError, Store, config_hash};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -169,7 +169,7 @@ async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outc
 }
 
 /// Restores on a thread that may block.
-async fn checked(store: &Store, seq: Seq) -> Result<Fetched, SnapshotError> {
+async fn checked(store: &Store, seq: Seq) -> Result<FetchedSnapshot, SnapshotError> {
     let fetched = snapshot::fetch(store, seq).await?;
     let check = move || snapshot::verify(&fetched).map(|_| fetched);
     let checked = tokio::task::spawn_blocking(check).await.map_err(|_| SnapshotError::Interrupted)?;
@@ -229,7 +229,7 @@ async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) 
     let manifest = fetched.manifest.clone();
     let place = to.as_ref().map(ToString::to_string);
     if let Some(to) = to {
-        let taken = Taken::try_from(fetched).map_err(|source| SnapshotError::Unusable { seq, source })?;
+        let taken = EncodedSnapshot::try_from(fetched).map_err(|source| SnapshotError::Unusable { seq, source })?;
         snapshot::put(&to, taken).await?;
     }
     let mut report = snapshot_dto(&manifest);

@@ -50,7 +50,7 @@ impl Source {
 
     /// What was known at a moment.
     pub(super) async fn state(&self, at: Moment) -> anyhow::Result<State> {
-        let mut state = self.begin(at.no_sooner_than()).await;
+        let mut state = self.begin(at.seq_lower_bound()).await;
         let begin = state.applied();
         let fold = |record: Record| {
             let included = at.includes(&record);

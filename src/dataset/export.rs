@@ -1,4 +1,4 @@
-//! Writing a dataset directory from the records of a log.
+//! `Exporter` writes a dataset directory from the records of a log.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,16 +17,17 @@ pub struct Exporter {
     traces: Vec<TraceLine>,
 }
 
-/// What was written.
+/// How many tools and traces were written.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Exported {
+pub struct ExportCounts {
     pub tools: usize,
     pub train: usize,
     pub test: usize,
 }
 
 impl Exporter {
-    pub fn take(&mut self, record: &Record) {
+    /// Adds the tool or trace of a record; other records are ignored.
+    pub fn add_record(&mut self, record: &Record) {
         match record.event() {
             Event::ToolRegistered(tool) => {
                 self.tools.insert(tool.tool.to_string(), tool.into());
@@ -34,14 +35,14 @@ impl Exporter {
             Event::ToolRemoved(removed) => {
                 self.tools.remove(removed.tool.as_str());
             }
-            // What nobody finished, or nothing was called in, is no trace to learn from.
+            // Nothing can be learnt from abandoned executions and those without calls.
             Event::TraceCompleted(trace) if !trace.abandoned && !trace.steps.is_empty() => self.traces.push(trace.into()),
             _ => {}
         }
     }
 
-    /// Writes the directory; the last `test_share` of the traces become the test file.
-    pub fn write(self, directory: &Path, test_share: f64) -> std::io::Result<Exported> {
+    /// Writes the directory; the last `test_share` (0 to 1) of the traces go to the test file.
+    pub fn write(self, directory: &Path, test_share: f64) -> std::io::Result<ExportCounts> {
         std::fs::create_dir_all(directory)?;
         #[expect(
             clippy::cast_precision_loss,
@@ -54,7 +55,7 @@ impl Exporter {
         write_lines(&directory.join(TOOLS), self.tools.values())?;
         write_lines(&directory.join(TRAIN), train)?;
         write_lines(&directory.join(TEST), test)?;
-        Ok(Exported { tools: self.tools.len(), train: train.len(), test: test.len() })
+        Ok(ExportCounts { tools: self.tools.len(), train: train.len(), test: test.len() })
     }
 }
 

@@ -1,13 +1,13 @@
-//! A directory with a sentence-embedding model: what is in it, and how its texts become tokens and its tokens one vector.
+//! `ModelDir` is a directory with a sentence-embedding model: its files, its tokenizer and its pooling.
 //!
-//! | file | needed | says |
+//! | file | required | content |
 //! |---|---|---|
-//! | `model.onnx` | yes | the graph; weights may lie in files beside it that it names |
-//! | `tokenizer.json` | yes | text to tokens. Its padding and truncation are not used: they cut and fill to lengths made for batches |
-//! | `1_Pooling/config.json` | unless the graph pools | how the vectors of tokens become one (sentence-transformers) |
+//! | `model.onnx` | yes | the graph; weights may be in files beside it that it names |
+//! | `tokenizer.json` | yes | the tokenizer. Its padding and truncation settings are replaced: they are made for batches of fixed length |
+//! | `1_Pooling/config.json` | unless the graph pools | how the vectors of tokens are pooled into one (sentence-transformers) |
 //! | `sentence_bert_config.json` | no | `max_seq_length` |
-//! | `modules.json` | no | must list nothing but a transformer, pooling and normalising: more would be missing in the graph |
-//! | `pml.json` | no | ours, wins over the others: `{"pooling": "mean" or "cls" or "max" or "last", "tokens_max": 256}` |
+//! | `modules.json` | no | may list only a transformer, pooling and normalising: the graph would lack any other module |
+//! | `pml.json` | no | settings for pml, which override the others: `{"pooling": "mean" or "cls" or "max" or "last", "tokens_max": 256}` |
 
 use std::error::Error;
 use std::fs;
@@ -23,16 +23,17 @@ use crate::core::id::ModelId;
 pub(super) const GRAPH: &str = "model.onnx";
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Where nothing says otherwise: the longest input of most sentence encoders.
+/// Used where no file gives a limit: the longest input of most sentence encoders.
 const TOKENS_MAX_DEFAULT: usize = 512;
-/// Room for a word and the special tokens; and what a batch of one text may cost in memory.
+/// The lower bound leaves room for a word and the special tokens, the upper one bounds the memory of a batch of one text.
 const TOKENS_MAX_RANGE: std::ops::RangeInclusive<usize> = 8..=8_192;
 
-/// How many hexadecimal digits of the digest the model id carries.
+/// Hexadecimal digits of the digest in the model id.
 const DIGEST_DIGITS: usize = 16;
-/// Counts up when the way from text to vector changes in this program.
+/// Version of the computation from text to vector in this program; raised when the same text would get another vector.
 const VERSION: u64 = 1;
 
+/// How the vectors of a text's tokens become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Pooling {
@@ -44,22 +45,24 @@ pub(super) enum Pooling {
     Last,
 }
 
+/// The parts of a model directory, read and checked.
 pub(super) struct ModelDir {
     pub(super) model: ModelId,
     pub(super) graph: PathBuf,
     pub(super) tokenizer: Tokenizer,
-    /// From `pml.json`: wins over what the graph offers.
+    /// From `pml.json`; overrides the pooling of the graph.
     pub(super) pooling_wanted: Option<Pooling>,
-    /// From the sentence-transformers layout.
+    /// From `1_Pooling/config.json`.
     pub(super) pooling: Option<Pooling>,
     pub(super) padding: u32,
-    /// The token for what the tokenizer does not know.
+    /// The token of words that the tokenizer does not know.
     pub(super) unknown: Option<u32>,
 }
 
+/// The content of `pml.json`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Own {
+struct PmlJson {
     pooling: Option<Pooling>,
     tokens_max: Option<usize>,
 }
@@ -84,7 +87,7 @@ impl ModelDir {
     }
 
     fn parse(directory: &Path) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let own: Own = json(directory, "pml.json")?.unwrap_or_default();
+        let own: PmlJson = json(directory, "pml.json")?.unwrap_or_default();
         let sentence_bert: Option<SentenceBert> = json(directory, "sentence_bert_config.json")?;
         let modules: Vec<Module> = json(directory, "modules.json")?.unwrap_or_default();
         if let Some(module) = modules.iter().find(|module| !is_known(&module.kind)) {
@@ -127,14 +130,14 @@ fn json<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, 
     }
 }
 
-/// The one way of pooling that is switched on: `"pooling_mode": "mean"`, or one of the older `"pooling_mode_...": true`.
+/// Reads which pooling is switched on: `"pooling_mode": "mean"`, or one of the older `"pooling_mode_...": true`.
 fn pooling(config: &serde_json::Map<String, serde_json::Value>) -> Result<Pooling, String> {
     let switched_on = |key: &str| config.get(key).and_then(serde_json::Value::as_bool).unwrap_or(false);
     let old = config.keys().filter_map(|key| key.strip_prefix("pooling_mode_").filter(|_| switched_on(key)));
     let new = config.get("pooling_mode").and_then(serde_json::Value::as_str);
     let modes: Vec<&str> = new.into_iter().chain(old).collect();
     match modes.as_slice() {
-        // Divided by another number, and then brought to length 1 all the same.
+        // These differ by a factor, which normalising removes.
         ["mean" | "mean_tokens" | "mean_sqrt_len_tokens"] => Ok(Pooling::Mean),
         ["cls" | "cls_token"] => Ok(Pooling::Cls),
         ["max" | "max_tokens"] => Ok(Pooling::Max),
@@ -143,7 +146,7 @@ fn pooling(config: &serde_json::Map<String, serde_json::Value>) -> Result<Poolin
     }
 }
 
-/// The directory's name, for people, and a digest of all that makes the vectors what they are.
+/// The model id: the directory's name, for people, and a digest of everything that determines the vectors.
 fn model_id(directory: &Path, settings: &str) -> Result<ModelId, Box<dyn Error + Send + Sync>> {
     let graph = fs::read(directory.join(GRAPH))?;
     let mut hasher = blake3::Hasher::new();
@@ -162,7 +165,7 @@ fn model_id(directory: &Path, settings: &str) -> Result<ModelId, Box<dyn Error +
     Ok(format!("{name}@{}", &digest[..DIGEST_DIGITS]).parse()?)
 }
 
-/// Files beside the graph that hold its weights: those whose names stand in it, as external data is referred to.
+/// Files beside the graph that hold its weights (external data): those whose names occur in the graph.
 fn weights(directory: &Path, graph: &[u8]) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -190,7 +193,7 @@ mod tests {
         assert_eq!(read(r#"{"pooling_mode_lasttoken": true, "include_prompt": true}"#), Ok(Pooling::Last));
         assert_eq!(read(r#"{"pooling_mode": "max"}"#), Ok(Pooling::Max));
         assert_eq!(read(r#"{"pooling_mode_mean_sqrt_len_tokens": true}"#), Ok(Pooling::Mean));
-        // Two vectors, one after the other: not what a graph with one of them gives.
+        // Two poolings are concatenated, which is not supported.
         assert!(read(r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#).is_err());
         assert!(read(r#"{"pooling_mode_weightedmean_tokens": true}"#).is_err());
     }

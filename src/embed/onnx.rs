@@ -1,8 +1,9 @@
-//! Sentence-embedding models in ONNX form, run by ONNX Runtime, which is loaded from a shared library when the embedder is opened.
+//! `Onnx` embeds texts with a sentence-embedding model in ONNX form. ONNX Runtime is loaded from a shared library when the embedder
+//! is opened.
 //!
-//! A process loads one library, the first that is asked for and works; its threads are those of the session. Texts of like length
-//! share a batch, since the shorter ones are filled up to the longest. Whoever waits for the session gets it after the batch in
-//! hand, so a question is not held up by a long list of texts.
+//! A process loads one library, the first that works; its threads belong to the session. Texts of similar length share a batch,
+//! because shorter texts are padded to the longest. The session is released after every batch, so that a question does not wait for
+//! a long list of texts.
 
 use std::path::{Path, PathBuf};
 
@@ -18,15 +19,16 @@ use super::{EmbedError, Embedder, normalise};
 use crate::config;
 use crate::core::id::ModelId;
 
-/// Tokens of one batch, filling included: bounds its memory, and how long others wait.
+/// Tokens of one batch, padding included; bounds its memory and the time others wait.
 const BATCH_TOKENS_MAX: usize = 8_192;
 
-/// The output of graphs that pool by themselves.
+/// Name of the output of graphs that do the pooling themselves.
 const SENTENCE: &str = "sentence_embedding";
 
-/// Its handle must outlive every session, and there can never be a second one.
+/// The handle of the loaded library. It must outlive every session, and a process can have only one.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
+/// An embedder that runs an ONNX model.
 pub(super) struct Onnx {
     model: ModelId,
     dim: usize,
@@ -34,19 +36,20 @@ pub(super) struct Onnx {
     padding: u32,
     unknown: Option<u32>,
     batch_texts_max: usize,
-    inputs: Vec<Input>,
-    output: Output,
+    inputs: Vec<ModelInput>,
+    output: ModelOutput,
     session: Mutex<Session>,
 }
 
+/// The inputs that a graph may have.
 #[derive(Clone, Copy)]
-enum Input {
+enum ModelInput {
     Tokens,
     Mask,
     Types,
 }
 
-impl Input {
+impl ModelInput {
     const ALL: [Self; 3] = [Self::Tokens, Self::Mask, Self::Types];
 
     fn name(self) -> &'static str {
@@ -58,15 +61,17 @@ impl Input {
     }
 }
 
-enum Output {
+/// The output that is read, by name.
+enum ModelOutput {
     /// One vector per text.
     Sentence(String),
     /// One vector per token.
     Tokens(String, Pooling),
 }
 
-/// A text as tokens, and where its vector belongs.
-struct Encoded {
+/// The tokens of one text.
+struct TokenizedText {
+    /// Position of the text in the list that was given to `embed`.
     index: usize,
     tokens: Vec<u32>,
 }
@@ -83,33 +88,34 @@ impl Onnx {
         let ModelDir { model, tokenizer, padding, unknown, .. } = directory;
         let (batch_texts_max, session) = (config.batch_texts_max, Mutex::new(session));
         let mut onnx = Self { model, dim: 0, tokenizer, padding, unknown, batch_texts_max, inputs, output, session };
-        // Graphs may leave the length of their vectors open. A first token tells, and shows that the model runs at all.
-        let probe = Encoded { index: 0, tokens: vec![padding] };
+        // Not every graph declares the length of its vectors; running one token shows it, and that the model works.
+        let probe = TokenizedText { index: 0, tokens: vec![padding] };
         onnx.dim = onnx.run(&[probe])?.first().map_or(0, Vec::len);
         Ok(onnx)
     }
 
-    fn encode(&self, index: usize, text: &str) -> Result<Encoded, EmbedError> {
+    /// The tokens of a text; none if the model knows nothing in it.
+    fn tokenize(&self, index: usize, text: &str) -> Result<TokenizedText, EmbedError> {
         let encoding = self.tokenizer.encode_fast(text, true).map_err(EmbedError::Tokens)?;
         let mut ids = encoding.get_ids().iter().zip(encoding.get_special_tokens_mask());
         let known = ids.any(|(token, special)| *special == 0 && Some(*token) != self.unknown);
-        Ok(Encoded { index, tokens: if known { encoding.get_ids().to_vec() } else { Vec::new() } })
+        Ok(TokenizedText { index, tokens: if known { encoding.get_ids().to_vec() } else { Vec::new() } })
     }
 
-    /// How many texts, from the first on, make the next batch. They are sorted by length.
-    fn batch_len(&self, texts: &[Encoded]) -> usize {
-        let fits = |(before, text): (usize, &Encoded)| (before + 1) * text.tokens.len() <= BATCH_TOKENS_MAX;
+    /// Number of texts, counted from the first, in the next batch. `texts` are sorted by length.
+    fn batch_len(&self, texts: &[TokenizedText]) -> usize {
+        let fits = |(before, text): (usize, &TokenizedText)| (before + 1) * text.tokens.len() <= BATCH_TOKENS_MAX;
         let fitting = texts.iter().enumerate().take(self.batch_texts_max).take_while(|text| fits(*text)).count();
         fitting.max(1)
     }
 
-    fn run(&self, batch: &[Encoded]) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn run(&self, batch: &[TokenizedText]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let longest = batch.iter().map(|text| text.tokens.len()).max().unwrap_or(0);
-        let tensor = |input: Input| {
+        let tensor = |input: ModelInput| {
             let (of_token, of_padding): (fn(u32) -> i64, i64) = match input {
-                Input::Tokens => (i64::from, i64::from(self.padding)),
-                Input::Mask => (|_| 1, 0),
-                Input::Types => (|_| 0, 0),
+                ModelInput::Tokens => (i64::from, i64::from(self.padding)),
+                ModelInput::Mask => (|_| 1, 0),
+                ModelInput::Types => (|_| 0, 0),
             };
             let mut values = Vec::with_capacity(batch.len() * longest);
             for text in batch {
@@ -123,7 +129,7 @@ impl Onnx {
 
         let mut session = self.session.lock();
         let result = self.vectors(&mut session, inputs, batch, longest);
-        // Handed to whoever waits longest, not to whoever is fastest, which would be the loop that just had it.
+        // Fair: the longest waiting thread gets the session next. Otherwise the loop that just held it would get it again.
         MutexGuard::unlock_fair(session);
         result
     }
@@ -132,20 +138,20 @@ impl Onnx {
         &self,
         session: &mut Session,
         inputs: Vec<(&'static str, Tensor<i64>)>,
-        batch: &[Encoded],
+        batch: &[TokenizedText],
         longest: usize,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let outputs = session.run(inputs).map_err(EmbedError::Run)?;
-        let (Output::Sentence(name) | Output::Tokens(name, _)) = &self.output;
+        let (ModelOutput::Sentence(name) | ModelOutput::Tokens(name, _)) = &self.output;
         let (shape, values) = outputs[name.as_str()].try_extract_tensor::<f32>().map_err(EmbedError::Run)?;
-        let rows = if matches!(self.output, Output::Sentence(_)) { batch.len() } else { batch.len() * longest };
+        let rows = if matches!(self.output, ModelOutput::Sentence(_)) { batch.len() } else { batch.len() * longest };
         let dim = shape.last().and_then(|dim| usize::try_from(*dim).ok()).unwrap_or(0);
         if dim == 0 || values.len() != rows * dim || (self.dim != 0 && dim != self.dim) {
             return Err(EmbedError::Shape { output: name.clone(), shape: shape.to_vec() });
         }
         let mut vectors: Vec<Vec<f32>> = match self.output {
-            Output::Sentence(_) => values.chunks_exact(dim).map(<[f32]>::to_vec).collect(),
-            Output::Tokens(_, pooling) => {
+            ModelOutput::Sentence(_) => values.chunks_exact(dim).map(<[f32]>::to_vec).collect(),
+            ModelOutput::Tokens(_, pooling) => {
                 let texts = values.chunks_exact(longest * dim).zip(batch);
                 texts.map(|(values, text)| pool(pooling, &values[..text.tokens.len() * dim], dim)).collect()
             }
@@ -170,12 +176,12 @@ impl Embedder for Onnx {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let encoded = texts.iter().enumerate().map(|(index, text)| self.encode(index, text));
-        let mut encoded = encoded.collect::<Result<Vec<_>, _>>()?;
-        encoded.retain(|text| !text.tokens.is_empty());
-        encoded.sort_by_key(|text| text.tokens.len());
+        let tokenized = texts.iter().enumerate().map(|(index, text)| self.tokenize(index, text));
+        let mut tokenized = tokenized.collect::<Result<Vec<_>, _>>()?;
+        tokenized.retain(|text| !text.tokens.is_empty());
+        tokenized.sort_by_key(|text| text.tokens.len());
         let mut vectors = vec![vec![0.0; self.dim]; texts.len()];
-        let mut rest = encoded.as_slice();
+        let mut rest = tokenized.as_slice();
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(self.batch_len(rest));
             for (text, vector) in batch.iter().zip(self.run(batch)?) {
@@ -187,7 +193,7 @@ impl Embedder for Onnx {
     }
 }
 
-/// One vector from those of the tokens of a text; normalised later, so sums need no division.
+/// Pools the vectors of a text's tokens into one. It is normalised later, so the mean needs no division.
 fn pool(pooling: Pooling, values: &[f32], dim: usize) -> Vec<f32> {
     let mut tokens = values.chunks_exact(dim);
     let fold = |mut pooled: Vec<f32>, token: &[f32], both: fn(f32, f32) -> f32| {
@@ -205,10 +211,11 @@ fn pool(pooling: Pooling, values: &[f32], dim: usize) -> Vec<f32> {
     }
 }
 
-/// The configured library, else the one beside the model or one directory up, where `scripts/fetch-onnx` puts it.
+/// Path of the ONNX Runtime library: the configured one, else the one beside the model or one directory up, where
+/// `scripts/fetch-onnx` puts it.
 fn library(config: &config::Embedding) -> Result<PathBuf, EmbedError> {
     let configured = &config.library;
-    // A bare name is left to the system's loader.
+    // A bare file name is resolved by the system's loader.
     if configured.components().count() == 1 && !configured.is_file() {
         return Ok(configured.clone());
     }
@@ -233,7 +240,7 @@ fn environment(library: &Path) -> Result<Environment, EmbedError> {
     Ok(environment)
 }
 
-/// Without spinning: threads that wait busily slow down everything else on the machine.
+/// Opens a session. Its threads do not spin while they wait, which would slow down everything else on the machine.
 fn session(environment: &Environment, graph: &Path, threads: usize) -> ort::Result<Session> {
     Session::builder(environment)?
         .with_optimization_level(GraphOptimizationLevel::All)?
@@ -245,13 +252,13 @@ fn session(environment: &Environment, graph: &Path, threads: usize) -> ort::Resu
         .commit_from_file(graph)
 }
 
-fn inputs(session: &Session) -> Result<Vec<Input>, String> {
-    let known = |name: &str| Input::ALL.into_iter().find(|input| input.name() == name);
+fn inputs(session: &Session) -> Result<Vec<ModelInput>, String> {
+    let known = |name: &str| ModelInput::ALL.into_iter().find(|input| input.name() == name);
     let unknown = |name: &str| format!("the graph wants '{name}'; known inputs are input_ids, attention_mask, token_type_ids");
     session.inputs().iter().map(|input| known(input.name()).ok_or_else(|| unknown(input.name()))).collect()
 }
 
-fn output(session: &Session, directory: &ModelDir) -> Result<Output, String> {
+fn output(session: &Session, directory: &ModelDir) -> Result<ModelOutput, String> {
     let names = |rank: usize| {
         let outputs = session.outputs().iter();
         outputs
@@ -259,14 +266,14 @@ fn output(session: &Session, directory: &ModelDir) -> Result<Output, String> {
             .map(ort::value::Outlet::name)
     };
     if directory.pooling_wanted.is_none() && names(2).any(|name| name == SENTENCE) {
-        return Ok(Output::Sentence(SENTENCE.to_owned()));
+        return Ok(ModelOutput::Sentence(SENTENCE.to_owned()));
     }
     let tokens = names(3).next().ok_or_else(|| format!("the graph gives neither '{SENTENCE}' nor vectors of tokens"))?;
     let pooling = directory.pooling_wanted.or(directory.pooling).ok_or_else(|| {
         let where_to = r#"write pml.json with {"pooling": "mean"}, "cls", "max" or "last""#;
         format!("nothing says how to pool the vectors of tokens; {where_to}, as its authors say")
     })?;
-    Ok(Output::Tokens(tokens.to_owned(), pooling))
+    Ok(ModelOutput::Tokens(tokens.to_owned(), pooling))
 }
 
 #[cfg(test)]
@@ -278,7 +285,7 @@ mod tests {
         // Three tokens of two dimensions.
         let values = [1.0, 8.0, 5.0, 2.0, 3.0, 2.0];
         let check = |pooling: Pooling, expected: [f32; 2]| assert_eq!(pool(pooling, &values, 2), expected, "{pooling:?}");
-        // The sum: a mean of length 1 has the same direction.
+        // The sum has the direction of the mean, and normalising removes the factor.
         check(Pooling::Mean, [9.0, 12.0]);
         check(Pooling::Cls, [1.0, 8.0]);
         check(Pooling::Max, [5.0, 8.0]);

@@ -1,8 +1,8 @@
-//! The built-in embedder: one vector per `WordPiece` token, averaged. The table is compiled in (`models/static-256`), read where it
-//! lies, and costs microseconds per text and no download.
+//! `StaticTable` is the built-in embedder: it averages one vector per `WordPiece` token. The table (`models/static-256`) is compiled
+//! into the program and read in place; embedding costs microseconds per text and needs no download.
 //!
-//! Row `t` is `q[t] * s[t]`: 8-bit numbers with one scale per row. The vector of a text is the mean of its rows, brought to length 1.
-//! Text without a known token (other scripts: the table is English) gives the zero vector.
+//! Row `t` is `q[t] * s[t]`: 8-bit numbers with one scale per row. The vector of a text is the mean of its rows, scaled to length 1.
+//! A text without a known token (such as one in another script: the table is English) has the zero vector.
 
 use serde::Deserialize;
 
@@ -12,24 +12,25 @@ use crate::core::id::ModelId;
 
 static TABLE: &[u8] = include_bytes!("../../models/static-256/model.safetensors");
 
-/// The name of the table, the first digits of its BLAKE3, and the version of the way from text to tokens and vectors below.
-/// A test compares the digits, so the table cannot change under the same name.
+/// The model id: the name of the table, the first digits of its BLAKE3, and the version of the computation from text to vector.
+/// A test compares the digits, so that the table cannot change under the same id.
 const MODEL: &str = "static-256@5613cf6cc09d-1";
 
 const DIM: usize = 256;
 
+/// The built-in embedder.
 pub(super) struct StaticTable {
     model: ModelId,
     vocabulary: Vocabulary,
     /// Signed bytes, `DIM` per token.
     rows: &'static [[u8; DIM]],
-    /// Little-endian `f32`, one per token. Four bytes, since nothing aligns them.
+    /// Little-endian `f32`, one per token. Kept as bytes because they are not aligned.
     scales: &'static [[u8; 4]],
 }
 
-/// The header of a safetensors file: where each tensor lies behind it.
+/// The header of a safetensors file: the position of each tensor in the data that follows it.
 #[derive(Deserialize)]
-struct Header {
+struct SafetensorsHeader {
     q: Tensor,
     s: Tensor,
     vocab: Tensor,
@@ -46,7 +47,7 @@ impl StaticTable {
         let (length, rest) = TABLE.split_first_chunk().expect("a safetensors file begins with the length of its header");
         let length = usize::try_from(u64::from_le_bytes(*length)).expect("the header fits in memory");
         let (header, data) = rest.split_at(length);
-        let header: Header = serde_json::from_slice(header).expect("the header lists q, s and vocab");
+        let header: SafetensorsHeader = serde_json::from_slice(header).expect("the header lists q, s and vocab");
         let part = |tensor: &Tensor| &data[tensor.data_offsets[0]..tensor.data_offsets[1]];
         let vocabulary = Vocabulary::new(part(&header.vocab));
         let (rows, scales) = (part(&header.q).as_chunks().0, part(&header.s).as_chunks().0);
@@ -62,7 +63,7 @@ impl StaticTable {
                 *sum += f32::from(quantised.cast_signed()) * scale;
             }
         }
-        // The mean differs from the sum by a factor, which normalising takes out again.
+        // The mean differs from the sum by a factor, which normalising removes.
         normalise(&mut sum);
         sum.to_vec()
     }

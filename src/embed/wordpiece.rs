@@ -1,30 +1,31 @@
-//! `WordPiece` as BERT does it: normalise, split into words, cut each word greedily into the longest pieces of a vocabulary.
+//! `WordPiece` tokenizer as in BERT: it normalises a text, splits it into words, and cuts each word greedily into the longest pieces
+//! of a vocabulary.
 //!
-//! Texts are mostly ASCII, so ASCII goes byte by byte through a table of classes; everything else takes the full way: control
-//! characters dropped, CJK set apart, accents stripped (canonical decomposition without marks), lower-cased. An ASCII character
-//! never combines with what stands before it, so a text may be cut where ASCII begins and ends.
+//! Texts are mostly ASCII, which is handled byte by byte. All other characters are normalised in full: control characters are
+//! dropped, CJK characters become words of their own, accents are stripped (canonical decomposition without marks), letters are
+//! lower-cased. An ASCII character never combines with the character before it, so a text can be split where ASCII begins and ends.
 //!
-//! A word without a match, or longer than [`WORD_CHARS_MAX`], gives no token at all: the table has no row for the unknown.
+//! A word without a match, or longer than [`WORD_CHARS_MAX`], gives no token: the table has no row for unknown words.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::core::id::fnv1a;
 
-/// Longer words are dropped; the limit BERT's own tokenizer has.
+/// Longer words are dropped, as by BERT's own tokenizer.
 const WORD_CHARS_MAX: usize = 100;
-/// What marks a piece that continues a word.
+/// Prefix of pieces that continue a word.
 const CONTINUES: &[u8] = b"##";
-/// Piece lengths are bounded so that the hashes of all prefixes fit on the stack.
+/// Longest piece. The bound lets the hashes of all prefixes fit on the stack.
 const PIECE_BYTES_MAX: usize = 32;
 
-/// Slots of the hash table, a power of two. At less than half full, most lookups touch one slot.
+/// Slots of the hash table, a power of two. It is less than half full, so most lookups touch one slot.
 const SLOTS: usize = 1 << 16;
 const EMPTY: u16 = u16::MAX;
 
-/// The pieces, found by hash. Keyed by bytes, so it needs no copy of them.
+/// The pieces of a vocabulary in a hash table, which refers to their bytes without copying them.
 pub(super) struct Vocabulary {
-    /// Piece by token, without the mark of continuation.
+    /// Piece by token, without the prefix [`CONTINUES`].
     pieces: Vec<&'static [u8]>,
     slots: Vec<Slot>,
     longest: usize,
@@ -32,21 +33,21 @@ pub(super) struct Vocabulary {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Upper bits of the hash: tells most strangers apart without looking at the piece.
+    /// Upper bits of the hash: most other pieces are told apart without comparing bytes.
     tag: u16,
     token: u16,
-    place: Place,
+    position: WordPosition,
 }
 
-/// Where in a word a piece may stand. The same letters are different pieces at the two places.
+/// Where in a word a piece may occur. The same letters are different pieces at the two positions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum WordPosition {
     Start,
     Inside,
 }
 
-impl Place {
-    /// Where the hash of a piece begins. Any two different values do.
+impl WordPosition {
+    /// Initial value of the hash of a piece; it only has to differ between the two positions.
     fn seed(self) -> u64 {
         match self {
             Self::Start => fnv1a(b""),
@@ -56,14 +57,14 @@ impl Place {
 }
 
 impl Vocabulary {
-    /// From pieces separated by newlines, in the order of their tokens.
+    /// Builds the table from pieces separated by newlines, in the order of their tokens.
     pub(super) fn new(lines: &'static [u8]) -> Self {
-        let empty = Slot { tag: 0, token: EMPTY, place: Place::Start };
+        let empty = Slot { tag: 0, token: EMPTY, position: WordPosition::Start };
         let mut vocabulary = Self { pieces: Vec::new(), slots: vec![empty; SLOTS], longest: 0 };
         for line in lines.split(|byte| *byte == b'\n') {
             let inside = line.strip_prefix(CONTINUES).filter(|piece| !piece.is_empty());
-            let (piece, place) = inside.map_or((line, Place::Start), |piece| (piece, Place::Inside));
-            vocabulary.insert(piece, place);
+            let (piece, position) = inside.map_or((line, WordPosition::Start), |piece| (piece, WordPosition::Inside));
+            vocabulary.insert(piece, position);
         }
         vocabulary
     }
@@ -72,43 +73,43 @@ impl Vocabulary {
         self.pieces.len()
     }
 
-    fn insert(&mut self, piece: &'static [u8], place: Place) {
+    fn insert(&mut self, piece: &'static [u8], position: WordPosition) {
         assert!(piece.len() <= PIECE_BYTES_MAX && self.pieces.len() < SLOTS / 2, "the vocabulary is within its limits");
         let token = u16::try_from(self.pieces.len()).expect("tokens are fewer than slots");
-        let hash = piece.iter().fold(place.seed(), |hash, byte| step(hash, *byte));
+        let hash = piece.iter().fold(position.seed(), |hash, byte| step(hash, *byte));
         let (mut at, tag) = slot(hash);
         while self.slots[at].token != EMPTY {
             at = (at + 1) % SLOTS;
         }
-        self.slots[at] = Slot { tag, token, place };
+        self.slots[at] = Slot { tag, token, position };
         self.pieces.push(piece);
         self.longest = self.longest.max(piece.len());
     }
 
-    fn find(&self, piece: &[u8], hash: u64, place: Place) -> Option<u16> {
+    fn find(&self, piece: &[u8], hash: u64, position: WordPosition) -> Option<u16> {
         let (mut at, tag) = slot(hash);
         loop {
             let found = self.slots[at];
             if found.token == EMPTY {
                 return None;
             }
-            if found.tag == tag && found.place == place && self.pieces[usize::from(found.token)] == piece {
+            if found.tag == tag && found.position == position && self.pieces[usize::from(found.token)] == piece {
                 return Some(found.token);
             }
             at = (at + 1) % SLOTS;
         }
     }
 
-    /// The longest piece that begins `rest`, and its length.
-    fn longest(&self, rest: &[u8], place: Place) -> Option<(u16, usize)> {
+    /// The longest piece that is a prefix of `rest`, and its length.
+    fn longest(&self, rest: &[u8], position: WordPosition) -> Option<(u16, usize)> {
         let mut hashes = [0; PIECE_BYTES_MAX];
-        let mut hash = place.seed();
+        let mut hash = position.seed();
         let prefixes = rest.len().min(self.longest);
         for (prefix, byte) in hashes.iter_mut().zip(&rest[..prefixes]) {
             hash = step(hash, *byte);
             *prefix = hash;
         }
-        (1..=prefixes).rev().find_map(|len| Some((self.find(&rest[..len], hashes[len - 1], place)?, len)))
+        (1..=prefixes).rev().find_map(|len| Some((self.find(&rest[..len], hashes[len - 1], position)?, len)))
     }
 
     /// Appends the tokens of `text`.
@@ -127,7 +128,7 @@ impl Vocabulary {
     }
 }
 
-/// One step of FNV-1a. Taken apart, because the hashes of all prefixes of a word come from one pass over it.
+/// One step of FNV-1a. Steps are separate so that one pass over a word gives the hashes of all its prefixes.
 fn step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
@@ -137,7 +138,7 @@ fn slot(hash: u64) -> (usize, u16) {
     (usize::from(u16::from_le_bytes([low, high])), u16::from_le_bytes([tag_low, tag_high]))
 }
 
-/// The word being read; what ends it turns it into tokens.
+/// The word being read; [`end`](Self::end) appends its tokens.
 struct Word<'a> {
     vocabulary: &'a Vocabulary,
     bytes: Vec<u8>,
@@ -165,7 +166,7 @@ impl Word<'_> {
         self.chars += 1;
     }
 
-    /// A character that has been normalised.
+    /// Adds a normalised character.
     fn push(&mut self, c: char) {
         if c.is_ascii() {
             return self.push_ascii(u8::try_from(c).expect("an ASCII character is one byte"));
@@ -185,15 +186,15 @@ impl Word<'_> {
         if self.chars <= WORD_CHARS_MAX {
             let before = self.tokens.len();
             let mut rest = self.bytes.as_slice();
-            let mut place = Place::Start;
+            let mut position = WordPosition::Start;
             while !rest.is_empty() {
-                let Some((token, len)) = self.vocabulary.longest(rest, place) else {
+                let Some((token, len)) = self.vocabulary.longest(rest, position) else {
                     self.tokens.truncate(before);
                     break;
                 };
                 self.tokens.push(token);
                 rest = &rest[len..];
-                place = Place::Inside;
+                position = WordPosition::Inside;
             }
         }
         self.bytes.clear();
@@ -201,7 +202,7 @@ impl Word<'_> {
     }
 }
 
-/// What is left of characters that are not ASCII; the result may be.
+/// Normalises characters that are not ASCII; the result may contain ASCII.
 fn normalised(text: &str) -> impl Iterator<Item = char> {
     let kept = |c: &char| *c != char::REPLACEMENT_CHARACTER && !is_control(*c);
     let spaced = |c: char| {
@@ -232,7 +233,7 @@ fn is_punctuation(c: char) -> bool {
     )
 }
 
-/// The blocks BERT sets apart character by character. Kana and Hangul are not among them: they are written as words.
+/// Whether BERT treats the character as a word of its own. Kana and Hangul are not among these blocks: they are written as words.
 fn is_cjk(c: char) -> bool {
     matches!(
         u32::from(c),
@@ -259,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// The unknown token comes first, as number 0: ours never gives it, theirs is told apart by it.
+    /// The unknown token is number 0: our tokenizer never returns it, and it is removed from the reference's result.
     const PIECES: &str =
         "[UNK]\n!\n-\n_\n1\na\nb\ncd\ni\nss\n##a\n##b\n##cd\n##1\n\u{4e2d}\n\u{3b1}\n##\u{3b1}\n\u{2014}\nabcabcab";
     static OURS: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::new(PIECES.as_bytes()));

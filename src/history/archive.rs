@@ -1,13 +1,13 @@
-//! The events as a directory of Parquet files, append-only.
+//! An archive is an append-only directory of Parquet files with the events of a log.
 //!
 //! ```text
 //! DIR/day=2026-01-31/events-00000000000000000001-00000000000000262144.parquet     first and last position in the name
 //! DIR/day=2026-01-31/events-00000000000000262145-00000000000000262150.parquet
 //! ```
 //!
-//! A file holds neighbouring records of one day (UTC, of `recorded_at`). It is written beside, synced and renamed, and never touched
-//! again: a run that is killed leaves whole files and one hidden leftover, which the next run removes. Each footer carries the digest of
-//! the file's records and that of the file before, so that a damaged, foreign or missing file is noticed.
+//! A file holds consecutive records of one day (UTC, of `recorded_at`). It is written under a hidden name, synced, renamed, and
+//! never changed again: a killed run leaves complete files and one hidden part, which the next run removes. Each footer holds the
+//! digest of the file's records and that of the file before, so that a damaged, foreign or missing file is noticed.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 
 use super::columns::{properties, schema};
-use super::rows::{Content, RECORD_COLUMNS, Rows, records};
+use super::rows::{BatchBuilder, ContentHash, RECORD_COLUMNS, records};
 use crate::core::event::Record;
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
@@ -26,7 +26,7 @@ use crate::core::time::Timestamp;
 /// Rows of one file, at most.
 const FILE_ROWS_MAX: u64 = 1 << 18;
 const READ_ROWS: usize = 4_096;
-/// What is under way; a pattern such as `*/*.parquet` does not match it.
+/// Name of the file being written; a pattern such as `*/*.parquet` does not match it.
 const PART: &str = ".events.part";
 const LOCK: &str = ".lock";
 
@@ -36,6 +36,7 @@ const CONTENT_KEY: &str = "pml.events.content";
 const PREVIOUS_KEY: &str = "pml.events.previous";
 const LAST_ID_KEY: &str = "pml.events.last_id";
 
+/// Why an archive cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     #[error("cannot use {path}")]
@@ -64,7 +65,7 @@ fn parquet(path: &Path) -> impl Fn(ParquetError) -> ArchiveError {
     move |source| ArchiveError::Parquet { path: path.to_owned(), source }
 }
 
-/// One file, by its name and its footer.
+/// What the name and the footer of one file say.
 #[derive(Clone, Debug)]
 struct EventFile {
     path: PathBuf,
@@ -110,13 +111,13 @@ fn metadata(metadata: &ParquetMetaData, key: &str) -> Option<String> {
     members.iter().find(|member| member.key == key)?.value.clone()
 }
 
-/// The files, checked against each other.
+/// The files of an archive, checked against each other.
 pub struct Archive {
     files: Vec<EventFile>,
 }
 
 impl Archive {
-    /// Reads the names and footers of `directory`.
+    /// Reads the names and footers of the files in `directory`.
     pub fn open(directory: &Path) -> Result<Self, ArchiveError> {
         let mut files = Vec::new();
         for day in entries(directory)?.into_iter().filter(|path| name(path).starts_with("day=")) {
@@ -139,26 +140,27 @@ impl Archive {
         Ok(Self { files })
     }
 
-    /// The last record: where it stands and its id.
+    /// Position and id of the last record.
     pub fn last(&self) -> Option<(Seq, RecordId)> {
         self.files.last().map(|file| (file.last, file.last_id))
     }
 
-    /// The records after `after` in order, some thousands at a time. Blocks.
+    /// Reads the records after `after` in order, some thousands at a time. Blocks.
     ///
-    /// That a file is damaged may be known only at its end: whoever writes what comes keeps it aside until this has ended well.
+    /// Damage may be found only at the end of a file: callers must not use the records before the iterator has ended without an
+    /// error.
     pub fn read(&self, after: Seq) -> impl Iterator<Item = Result<Vec<Record>, ArchiveError>> {
         let files = self.files.iter().filter(move |file| file.last > after);
         files.flat_map(move |file| FileRecords::new(file, after))
     }
 }
 
-/// The records of one file, checked on the way. Ends after the first error.
+/// Iterator over the records of one file, which checks them. It ends after the first error.
 struct FileRecords<'a> {
     file: &'a EventFile,
-    /// `None` when everything was read or something went wrong.
+    /// `None` at the end of the file and after an error.
     reader: Option<Result<ParquetRecordBatchReader, ArchiveError>>,
-    content: Content,
+    content: ContentHash,
     position: Seq,
     after: Seq,
 }
@@ -166,10 +168,10 @@ struct FileRecords<'a> {
 impl<'a> FileRecords<'a> {
     fn new(file: &'a EventFile, after: Seq) -> Self {
         let position = Seq(file.first.0 - 1);
-        Self { file, reader: Some(file.open()), content: Content::default(), position, after }
+        Self { file, reader: Some(file.open()), content: ContentHash::default(), position, after }
     }
 
-    fn batch(&mut self, reader: &mut ParquetRecordBatchReader) -> Result<Option<Vec<Record>>, ArchiveError> {
+    fn next_batch(&mut self, reader: &mut ParquetRecordBatchReader) -> Result<Option<Vec<Record>>, ArchiveError> {
         let damaged = |problem: String| self.file.damaged(problem);
         let Some(batch) = reader.next() else {
             let whole = self.content.hex() == self.file.content && self.position == self.file.last;
@@ -196,7 +198,7 @@ impl Iterator for FileRecords<'_> {
             Ok(reader) => reader,
             Err(error) => return Some(Err(error)),
         };
-        let batch = self.batch(&mut reader).transpose()?;
+        let batch = self.next_batch(&mut reader).transpose()?;
         if batch.is_ok() {
             self.reader = Some(Ok(reader));
         }
@@ -224,36 +226,38 @@ fn day(recorded_at: Timestamp) -> String {
     text.split('T').next().unwrap_or(&text).to_owned()
 }
 
-/// What a run added.
+/// How much a run added to an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct ArchiveCounts {
     pub files: usize,
     pub records: u64,
     pub bytes: u64,
 }
 
-/// Adds records at the end of a directory. One at a time; what is not finished leaves no trace.
-pub struct Appender {
+/// `ArchiveWriter` appends records to an archive. There can be one per directory at a time; a file that is not finished is not
+/// visible.
+pub struct ArchiveWriter {
     directory: PathBuf,
     last: Option<(Seq, RecordId)>,
-    /// Content of the file before.
+    /// Content digest of the file before.
     previous: String,
     open: Option<OpenFile>,
-    written: Written,
-    /// Held for as long as this lives.
+    written: ArchiveCounts,
+    /// Held as long as the writer exists.
     _lock: File,
 }
 
 struct OpenFile {
     writer: ArrowWriter<File>,
-    rows: Rows,
+    rows: BatchBuilder,
     day: String,
     first: Seq,
     last: (Seq, RecordId),
     len: u64,
 }
 
-impl Appender {
+impl ArchiveWriter {
+    /// Opens an archive to append to it, or creates it. A second writer of the directory is refused.
     pub fn open(directory: &Path) -> Result<Self, ArchiveError> {
         fs::create_dir_all(directory).map_err(io(directory))?;
         let lock = directory.join(LOCK);
@@ -269,16 +273,17 @@ impl Appender {
             last: archive.last(),
             previous: archive.files.last().map(|file| file.content.clone()).unwrap_or_default(),
             open: None,
-            written: Written::default(),
+            written: ArchiveCounts::default(),
             _lock: lock_file,
         })
     }
 
-    /// The last record the files hold: the next one pushed must stand after it.
+    /// The last record of the archive. The next one pushed must have a higher position.
     pub fn last(&self) -> Option<(Seq, RecordId)> {
         self.last
     }
 
+    /// Adds a record to the open file; a new day or a full file starts the next one.
     pub fn push(&mut self, record: &Record) -> Result<(), ArchiveError> {
         let today = day(record.recorded_at);
         if self.open.as_ref().is_some_and(|open| open.len == FILE_ROWS_MAX || open.day != today) {
@@ -286,11 +291,11 @@ impl Appender {
         }
         if self.open.is_none() {
             let path = self.directory.join(PART);
-            // Also over what a killed run left behind.
+            // Overwrites the part that a killed run left.
             let file = File::create(&path).map_err(io(&path))?;
             let writer = ArrowWriter::try_new(file, schema(), Some(properties())).map_err(parquet(&path))?;
             let last = (record.seq, record.fact.id);
-            self.open = Some(OpenFile { writer, rows: Rows::new(), day: today, first: record.seq, last, len: 0 });
+            self.open = Some(OpenFile { writer, rows: BatchBuilder::new(), day: today, first: record.seq, last, len: 0 });
         }
         let open = self.open.as_mut().expect("just opened");
         open.rows.push(record);
@@ -299,7 +304,7 @@ impl Appender {
         if open.rows.is_full() { open.write().map_err(parquet(&self.directory)) } else { Ok(()) }
     }
 
-    /// Closes the file under way: until then nothing of it is in the directory.
+    /// Finishes the open file and makes it visible.
     fn close(&mut self) -> Result<(), ArchiveError> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let part = self.directory.join(PART);
@@ -326,12 +331,13 @@ impl Appender {
         }
         self.previous = content;
         self.last = Some(open.last);
-        let Written { files, records, bytes: before } = self.written;
-        self.written = Written { files: files + 1, records: records + open.len, bytes: before + bytes };
+        let ArchiveCounts { files, records, bytes: before } = self.written;
+        self.written = ArchiveCounts { files: files + 1, records: records + open.len, bytes: before + bytes };
         Ok(())
     }
 
-    pub fn finish(mut self) -> Result<Written, ArchiveError> {
+    /// Finishes the open file and returns what was added.
+    pub fn finish(mut self) -> Result<ArchiveCounts, ArchiveError> {
         self.close()?;
         let part = self.directory.join(PART);
         if part.exists() {
@@ -343,7 +349,7 @@ impl Appender {
 
 impl OpenFile {
     fn write(&mut self) -> Result<(), ParquetError> {
-        let batch = self.rows.take()?;
+        let batch = self.rows.finish_batch()?;
         self.writer.write(&batch)
     }
 }

@@ -1,13 +1,13 @@
-//! A log as one stream of bytes: what `pml backup` keeps and `pml restore` reads.
+//! The backup format: a log as one stream of bytes, which `pml backup` writes and `pml restore` reads.
 //!
 //! ```text
 //! "pml-log1" | frame | frame | ... | 0 (u32) | records (u64) | last position (u64) | BLAKE3 of everything before (32 bytes)
 //! frame: length (u32, above 0) | position (u64) length (u32) record | position (u64) length (u32) record | ...
 //! ```
 //!
-//! Integers are little-endian; a record has its stored form (`core::event::stored`). A log only grows, so everything up to the tail it
-//! had at the beginning is one consistent copy, whatever is appended meanwhile. The end makes a stream that was cut short different
-//! from a whole one.
+//! Integers are little-endian; a record has its stored form (`core::event::stored`). A log is append-only, so the records up to the
+//! tail at the beginning of the backup are a consistent copy, whatever is appended meanwhile. The end tells a complete stream from
+//! one that was cut short.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use crate::log::{ReadError, SharedLog};
 
 const MAGIC: &[u8; 8] = b"pml-log1";
 const FRAME_RECORDS: usize = 2_048;
-/// No frame is longer: what claims to be is damage.
+/// A longer frame is damage: pml writes none.
 const FRAME_BYTES_MAX: u32 = 1 << 30;
 
+/// Why a backup cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("cannot read the backup")]
@@ -42,7 +43,7 @@ pub enum BackupError {
     },
 }
 
-/// Puts a stream together, piece by piece.
+/// `Encoder` writes a backup, one frame of records at a time.
 pub struct Encoder {
     hasher: blake3::Hasher,
     records: u64,
@@ -50,15 +51,15 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The encoder, and the first bytes.
+    /// A new encoder and the first bytes of the stream.
     pub fn begin() -> (Self, Vec<u8>) {
         let mut hasher = blake3::Hasher::new();
         hasher.update(MAGIC);
         (Self { hasher, records: 0, last: Seq::ZERO }, MAGIC.to_vec())
     }
 
-    /// The bytes of the next records, of which there is at least one.
-    pub fn frame(&mut self, records: &[Record]) -> Vec<u8> {
+    /// The bytes of the next frame. `records` must not be empty.
+    pub fn encode_frame(&mut self, records: &[Record]) -> Vec<u8> {
         let mut bytes = vec![0; size_of::<u32>()];
         for record in records {
             bytes.extend_from_slice(&record.seq.0.to_le_bytes());
@@ -76,8 +77,8 @@ impl Encoder {
         bytes
     }
 
-    /// The last bytes.
-    pub fn end(mut self) -> Vec<u8> {
+    /// The last bytes of the stream.
+    pub fn finish(mut self) -> Vec<u8> {
         let mut bytes = vec![0; size_of::<u32>()];
         bytes.extend_from_slice(&self.records.to_le_bytes());
         bytes.extend_from_slice(&self.last.0.to_le_bytes());
@@ -87,8 +88,8 @@ impl Encoder {
     }
 }
 
-/// The backup of a log up to the tail it has at this moment. Reads page by page and never holds up a writer.
-pub fn of_log(log: SharedLog) -> impl Stream<Item = Result<Vec<u8>, ReadError>> {
+/// Encodes a log up to its present tail. It reads page by page and never blocks a writer.
+pub fn encode_log(log: SharedLog) -> impl Stream<Item = Result<Vec<u8>, ReadError>> {
     let tail = *log.tail().borrow();
     let (encoder, head) = Encoder::begin();
     let start = (Some(encoder), Seq::ZERO, Some(head));
@@ -102,16 +103,16 @@ pub fn of_log(log: SharedLog) -> impl Stream<Item = Result<Vec<u8>, ReadError>> 
             let mut records = log.read(after, FRAME_RECORDS).await?;
             records.retain(|record| record.seq <= tail);
             let Some(last) = records.last().map(|record| record.seq) else {
-                return Ok(Some((encoder.end(), (None, after, None))));
+                return Ok(Some((encoder.finish(), (None, after, None))));
             };
-            let frame = encoder.frame(&records);
+            let frame = encoder.encode_frame(&records);
             Ok(Some((frame, (Some(encoder), last, None))))
         }
     })
 }
 
-/// Takes a stream apart: the records, some at a time. Whoever keeps them keeps them aside until the end has come without an error,
-/// because only the end tells whether they are what was backed up.
+/// `Decoder` reads a backup as an iterator over frames of records. Callers must not use the records before the iterator has ended
+/// without an error: the checksum is at the end.
 pub struct Decoder<R> {
     input: R,
     hasher: blake3::Hasher,
@@ -121,6 +122,7 @@ pub struct Decoder<R> {
 }
 
 impl<R: Read> Decoder<R> {
+    /// Reads the first bytes and checks that `input` is a backup.
     pub fn begin(mut input: R) -> Result<Self, BackupError> {
         let mut magic = [0; MAGIC.len()];
         input.read_exact(&mut magic).map_err(|_| BackupError::Foreign)?;
@@ -132,30 +134,30 @@ impl<R: Read> Decoder<R> {
         Ok(Self { input, hasher, records: 0, last: Seq::ZERO, ended: false })
     }
 
-    fn take(&mut self, len: usize) -> Result<Vec<u8>, BackupError> {
+    fn read_exact(&mut self, len: usize) -> Result<Vec<u8>, BackupError> {
         let mut bytes = Vec::new();
         let read = self.input.by_ref().take(len as u64).read_to_end(&mut bytes).map_err(BackupError::Io)?;
         if read < len { Err(BackupError::Cut) } else { Ok(bytes) }
     }
 
-    fn number(&mut self) -> Result<u64, BackupError> {
-        let bytes = self.take(size_of::<u64>())?;
+    fn read_u64(&mut self) -> Result<u64, BackupError> {
+        let bytes = self.read_exact(size_of::<u64>())?;
         self.hasher.update(&bytes);
-        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were read")))
     }
 
-    /// The records of the next frame; `None` at the end, if everything is as it was written.
-    fn frame(&mut self) -> Result<Option<Vec<Record>>, BackupError> {
-        let head = self.take(size_of::<u32>())?;
+    /// The records of the next frame; `None` at the end, if the checksum is right.
+    fn next_frame(&mut self) -> Result<Option<Vec<Record>>, BackupError> {
+        let head = self.read_exact(size_of::<u32>())?;
         self.hasher.update(&head);
-        let len = u32::from_le_bytes(head.try_into().expect("four bytes were taken"));
+        let len = u32::from_le_bytes(head.try_into().expect("four bytes were read"));
         if len == 0 {
-            return self.end().map(|()| None);
+            return self.check_end().map(|()| None);
         }
         if len > FRAME_BYTES_MAX {
             return Err(BackupError::Damaged("a frame is longer than any that pml writes"));
         }
-        let frame = self.take(len as usize)?;
+        let frame = self.read_exact(len as usize)?;
         self.hasher.update(&frame);
         let (mut records, mut rest) = (Vec::new(), frame.as_slice());
         while let Some((seq, after)) = rest.split_first_chunk() {
@@ -172,12 +174,12 @@ impl<R: Read> Decoder<R> {
         if rest.is_empty() { Ok(Some(records)) } else { Err(BackupError::Damaged("a frame ends in the middle of a record")) }
     }
 
-    fn end(&mut self) -> Result<(), BackupError> {
-        let counts = (self.number()?, Seq(self.number()?));
+    fn check_end(&mut self) -> Result<(), BackupError> {
+        let counts = (self.read_u64()?, Seq(self.read_u64()?));
         let expected = self.hasher.finalize();
-        let found = self.take(blake3::OUT_LEN)?;
+        let found = self.read_exact(blake3::OUT_LEN)?;
         if found != expected.as_bytes() || counts != (self.records, self.last) {
-            return Err(BackupError::Damaged("its checksum is another one"));
+            return Err(BackupError::Damaged("its checksum is wrong"));
         }
         if self.input.read(&mut [0]).map_err(BackupError::Io)? > 0 {
             return Err(BackupError::Damaged("something follows its end"));
@@ -193,7 +195,7 @@ impl<R: Read> Iterator for Decoder<R> {
         if self.ended {
             return None;
         }
-        let frame = self.frame().transpose();
+        let frame = self.next_frame().transpose();
         self.ended = !matches!(frame, Some(Ok(_)));
         frame
     }
@@ -220,9 +222,9 @@ mod tests {
     fn encoded() -> Vec<u8> {
         let (mut encoder, mut bytes) = Encoder::begin();
         let records = records();
-        bytes.extend(encoder.frame(&records[..2]));
-        bytes.extend(encoder.frame(&records[2..]));
-        bytes.extend(encoder.end());
+        bytes.extend(encoder.encode_frame(&records[..2]));
+        bytes.extend(encoder.encode_frame(&records[2..]));
+        bytes.extend(encoder.finish());
         bytes
     }
 
@@ -234,7 +236,7 @@ mod tests {
     fn records_come_back_as_they_were_holes_included() {
         assert_eq!(decoded(&encoded()).unwrap(), records());
         let (encoder, mut empty) = Encoder::begin();
-        empty.extend(encoder.end());
+        empty.extend(encoder.finish());
         assert_eq!(decoded(&empty).unwrap(), []);
     }
 

@@ -1,4 +1,4 @@
-//! The columns of the events files: one list, from which the schema, the encodings and `docs/events-parquet.md` come.
+//! The columns of an archive: one list that defines the schema, the encodings and the table in `docs/events-parquet.md`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
-/// Fast and small enough; higher levels cost more than they save.
+/// Higher levels cost more time than they save space.
 const ZSTD_LEVEL: i32 = 1;
 
 pub(super) const TIME_ZONE: &str = "UTC";
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     U8,
     U32,
     U64,
-    Moment,
+    Time,
     Bool,
     Text,
     Texts,
@@ -31,7 +31,7 @@ impl Type {
             Self::U8 => DataType::UInt8,
             Self::U32 => DataType::UInt32,
             Self::U64 => DataType::UInt64,
-            Self::Moment => DataType::Timestamp(TimeUnit::Microsecond, Some(TIME_ZONE.into())),
+            Self::Time => DataType::Timestamp(TimeUnit::Microsecond, Some(TIME_ZONE.into())),
             Self::Bool => DataType::Boolean,
             Self::Text => DataType::Utf8,
             Self::Texts => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, false))),
@@ -43,7 +43,7 @@ impl Type {
             Self::U8 => "uint8",
             Self::U32 => "uint32",
             Self::U64 => "uint64",
-            Self::Moment => "timestamp[us, UTC]",
+            Self::Time => "timestamp[us, UTC]",
             Self::Bool => "bool",
             Self::Text => "string",
             Self::Texts => "list<string>",
@@ -51,61 +51,74 @@ impl Type {
     }
 }
 
-/// How a column is laid out in the file.
+/// The Parquet encoding of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packing {
-    /// Few different values: numbers of a dictionary.
+    /// Few different values.
     Dictionary,
-    /// Numbers that grow: differences.
+    /// Increasing numbers, stored as differences.
     Delta,
-    /// Texts that begin alike: what differs from the one before.
+    /// Texts with a common prefix, stored as differences from the text before.
     DeltaText,
-    /// All different.
+    /// Values that rarely repeat.
     Plain,
 }
 
+/// One column of an archive.
 pub struct Column {
     pub name: &'static str,
-    of: Type,
+    data_type: Type,
     packing: Packing,
-    /// Empty where the event has no such member.
+    /// Null where the event has no such member.
     optional: bool,
     meaning: &'static str,
     example: &'static str,
 }
 
-const fn always(name: &'static str, of: Type, packing: Packing, meaning: &'static str, example: &'static str) -> Column {
-    Column { name, of, packing, optional: false, meaning, example }
+const fn required(
+    name: &'static str,
+    data_type: Type,
+    packing: Packing,
+    meaning: &'static str,
+    example: &'static str,
+) -> Column {
+    Column { name, data_type, packing, optional: false, meaning, example }
 }
 
-const fn maybe(name: &'static str, of: Type, packing: Packing, meaning: &'static str, example: &'static str) -> Column {
-    Column { name, of, packing, optional: true, meaning, example }
+const fn nullable(
+    name: &'static str,
+    data_type: Type,
+    packing: Packing,
+    meaning: &'static str,
+    example: &'static str,
+) -> Column {
+    Column { name, data_type, packing, optional: true, meaning, example }
 }
 
-/// In the order of the file. The first eight and `data` are the record itself; the others repeat members of `data`.
+/// The columns in the order of the file. The first eight and `data` are the record itself; the others repeat members of `data`.
 pub const COLUMNS: [Column; 22] = [
-    always("seq", Type::U64, Packing::Delta, "Position in the log; strictly increasing, holes are legal", "118"),
-    always("recorded_at", Type::Moment, Packing::Delta, "When the log took it, by the log's clock", "2026-01-31 12:01:40+00"),
-    always("time", Type::Moment, Packing::Delta, "When it happened, by the producer's clock", "2026-01-31 12:01:39.25+00"),
-    always("id", Type::Text, Packing::DeltaText, "ULID or UUIDv7 given by the producer", "01KG9VXJ0000000000000000AB"),
-    always("kind", Type::Text, Packing::Dictionary, "What happened", "step.finished"),
-    always("version", Type::U8, Packing::Dictionary, "Version of the kind's schema (`schemas/`)", "1"),
-    always("source", Type::Text, Packing::Dictionary, "Who says so, a URI reference", "urn:agent:7"),
-    maybe("causation", Type::Text, Packing::Plain, "Id of the record that caused this one", "01KG9VXH0000000000000000AA"),
-    maybe("execution", Type::Text, Packing::Dictionary, "Execution it belongs to", "e-42"),
-    maybe("session", Type::Text, Packing::Dictionary, "Session, on `execution.started` and `trace.completed`", "s-7"),
-    maybe("agent", Type::Text, Packing::Dictionary, "Agent, on the same kinds", "planner"),
-    maybe("parent", Type::Text, Packing::Dictionary, "Execution that started this one", "e-41"),
-    maybe("intent", Type::Text, Packing::Dictionary, "What is wanted, in plain words", "copy a file"),
-    maybe("step", Type::Text, Packing::Dictionary, "Step of the execution", "s1"),
-    maybe("tool", Type::Text, Packing::Dictionary, "Tool (`server:name`) or `capability:<id>`", "fs:read"),
-    maybe("depends_on", Type::Texts, Packing::Dictionary, "Steps whose output a `step.finished` used", "[s1]"),
-    maybe("success", Type::Bool, Packing::Plain, "Whether the step, execution or trace succeeded", "true"),
-    maybe("duration_ms", Type::U64, Packing::Delta, "How long the step took; for a trace, from start to end", "350"),
-    maybe("error_kind", Type::Text, Packing::Dictionary, "A short word for a step's failure", "timeout"),
-    maybe("steps", Type::U32, Packing::Dictionary, "How many steps a trace has", "3"),
-    maybe("name", Type::Text, Packing::Dictionary, "What people call the tool, capability or template", "Read a file"),
-    always(
+    required("seq", Type::U64, Packing::Delta, "Position in the log; strictly increasing, holes are legal", "118"),
+    required("recorded_at", Type::Time, Packing::Delta, "When the log took it, by the log's clock", "2026-01-31 12:01:40+00"),
+    required("time", Type::Time, Packing::Delta, "When it happened, by the producer's clock", "2026-01-31 12:01:39.25+00"),
+    required("id", Type::Text, Packing::DeltaText, "ULID or UUIDv7 given by the producer", "01KG9VXJ0000000000000000AB"),
+    required("kind", Type::Text, Packing::Dictionary, "What happened", "step.finished"),
+    required("version", Type::U8, Packing::Dictionary, "Version of the kind's schema (`schemas/`)", "1"),
+    required("source", Type::Text, Packing::Dictionary, "Who says so, a URI reference", "urn:agent:7"),
+    nullable("causation", Type::Text, Packing::Plain, "Id of the record that caused this one", "01KG9VXH0000000000000000AA"),
+    nullable("execution", Type::Text, Packing::Dictionary, "Execution it belongs to", "e-42"),
+    nullable("session", Type::Text, Packing::Dictionary, "Session, on `execution.started` and `trace.completed`", "s-7"),
+    nullable("agent", Type::Text, Packing::Dictionary, "Agent, on the same kinds", "planner"),
+    nullable("parent", Type::Text, Packing::Dictionary, "Execution that started this one", "e-41"),
+    nullable("intent", Type::Text, Packing::Dictionary, "What is wanted, in plain words", "copy a file"),
+    nullable("step", Type::Text, Packing::Dictionary, "Step of the execution", "s1"),
+    nullable("tool", Type::Text, Packing::Dictionary, "Tool (`server:name`) or `capability:<id>`", "fs:read"),
+    nullable("depends_on", Type::Texts, Packing::Dictionary, "Steps whose output a `step.finished` used", "[s1]"),
+    nullable("success", Type::Bool, Packing::Plain, "Whether the step, execution or trace succeeded", "true"),
+    nullable("duration_ms", Type::U64, Packing::Delta, "How long the step took; for a trace, from start to end", "350"),
+    nullable("error_kind", Type::Text, Packing::Dictionary, "A short word for a step's failure", "timeout"),
+    nullable("steps", Type::U32, Packing::Dictionary, "How many steps a trace has", "3"),
+    nullable("name", Type::Text, Packing::Dictionary, "What people call the tool, capability or template", "Read a file"),
+    required(
         "data",
         Type::Text,
         Packing::Plain,
@@ -114,8 +127,9 @@ pub const COLUMNS: [Column; 22] = [
     ),
 ];
 
+/// The Arrow schema of the files.
 pub fn schema() -> SchemaRef {
-    let fields = COLUMNS.iter().map(|column| Field::new(column.name, column.of.arrow(), column.optional));
+    let fields = COLUMNS.iter().map(|column| Field::new(column.name, column.data_type.arrow(), column.optional));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
@@ -138,12 +152,13 @@ fn pack(properties: WriterPropertiesBuilder, column: &Column) -> WriterPropertie
     properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding)
 }
 
-/// The table of `docs/events-parquet.md`.
+/// The table of columns in `docs/events-parquet.md`, as Markdown.
 pub fn table() -> String {
     let mut text = String::from("| column | type | null | meaning | example |\n|---|---|---|---|---|\n");
     for column in &COLUMNS {
         let null = if column.optional { "yes" } else { "no" };
-        let line = format!("| `{}` | {} | {null} | {} | `{}` |", column.name, column.of.name(), column.meaning, column.example);
+        let Column { name, data_type, meaning, example, .. } = column;
+        let line = format!("| `{name}` | {} | {null} | {meaning} | `{example}` |", data_type.name());
         writeln!(text, "{line}").expect("writing to memory cannot fail");
     }
     text

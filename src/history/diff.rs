@@ -1,4 +1,4 @@
-//! What changed between two states of one log: a pure comparison, thing by thing.
+//! `Diff` is the difference between two states of one log.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +6,61 @@ use serde::Serialize;
 
 use crate::core::state::State;
 
-/// One thing that is not as it was; absent on a side where it was not known.
+/// One item that differs; `None` on the side where it did not exist.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Changed<F> {
+pub struct Change<F> {
     pub id: String,
     pub before: Option<F>,
     pub after: Option<F>,
 }
 
+/// What is compared of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ToolFacts {
-    /// Registered and not withdrawn.
+pub struct ToolSummary {
+    /// Registered and not removed.
     pub offered: bool,
     pub description: Option<String>,
     pub calls: u64,
     pub successes: u64,
 }
 
+/// What is compared of a capability.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CapabilityFacts {
+pub struct CapabilitySummary {
     pub name: String,
     pub status: &'static str,
     pub usage: u64,
     pub successes: u64,
 }
 
+/// What is compared of an edge of the tool graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EdgeFacts {
+pub struct EdgeSummary {
     pub source: &'static str,
     pub weight: f64,
     pub observations: u32,
     pub successes: u32,
 }
 
-/// Where something stands in the answer to a question.
+/// Rank and score of an item in the answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RankFacts {
+pub struct RankedItem {
     pub rank: usize,
     pub score: f64,
 }
 
+/// Everything that differs between two states, each list sorted by id.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
-    pub tools: Vec<Changed<ToolFacts>>,
-    pub capabilities: Vec<Changed<CapabilityFacts>>,
-    pub edges: Vec<Changed<EdgeFacts>>,
-    /// The model whose vectors serve, under the one id `embedding`.
-    pub models: Vec<Changed<String>>,
+    pub tools: Vec<Change<ToolSummary>>,
+    pub capabilities: Vec<Change<CapabilitySummary>>,
+    pub edges: Vec<Change<EdgeSummary>>,
+    /// The model whose vectors are used, under the id `embedding`.
+    pub models: Vec<Change<String>>,
 }
 
 impl Diff {
+    /// Compares two states.
     pub fn between(before: &State, after: &State) -> Self {
         Self {
             tools: changes(tools(before), tools(after)),
@@ -66,68 +71,68 @@ impl Diff {
     }
 }
 
-fn tools(state: &State) -> BTreeMap<String, ToolFacts> {
-    let facts = state.tools.iter().map(|tool| {
+fn tools(state: &State) -> BTreeMap<String, ToolSummary> {
+    let summaries = state.tools.iter().map(|tool| {
         let description = tool.registration.as_ref().map(|registration| registration.description.clone());
         let offered = !tool.is_stub() && !tool.removed;
-        (tool.id.to_string(), ToolFacts { offered, description, calls: tool.calls, successes: tool.successes })
+        (tool.id.to_string(), ToolSummary { offered, description, calls: tool.calls, successes: tool.successes })
     });
-    facts.collect()
+    summaries.collect()
 }
 
-fn capabilities(state: &State) -> BTreeMap<String, CapabilityFacts> {
-    let facts = state.capabilities.iter().map(|capability| {
-        let facts = CapabilityFacts {
+fn capabilities(state: &State) -> BTreeMap<String, CapabilitySummary> {
+    let summaries = state.capabilities.iter().map(|capability| {
+        let summary = CapabilitySummary {
             name: capability.name.clone(),
             status: capability.status.name(),
             usage: capability.usage,
             successes: capability.successes,
         };
-        (capability.id.to_string(), facts)
+        (capability.id.to_string(), summary)
     });
-    facts.collect()
+    summaries.collect()
 }
 
-fn edges(state: &State) -> BTreeMap<String, EdgeFacts> {
-    let facts = state.graph.edges().map(|(&(from, to, kind), edge)| {
+fn edges(state: &State) -> BTreeMap<String, EdgeSummary> {
+    let summaries = state.graph.edges().map(|(&(from, to, kind), edge)| {
         let id = format!("{} -{}-> {}", state.callee(from), kind.name(), state.callee(to));
-        let facts = EdgeFacts {
+        let summary = EdgeSummary {
             source: edge.source().name(),
             weight: edge.weight(kind),
             observations: edge.observations,
             successes: edge.successes,
         };
-        (id, facts)
+        (id, summary)
     });
-    facts.collect()
+    summaries.collect()
 }
 
 fn models(state: &State) -> BTreeMap<String, String> {
     state.vectors.model().map(|model| ("embedding".to_owned(), model.to_string())).into_iter().collect()
 }
 
-/// Everything that differs between two tables, by id.
-fn changes<F: PartialEq>(before: BTreeMap<String, F>, mut after: BTreeMap<String, F>) -> Vec<Changed<F>> {
-    let mut changed: Vec<Changed<F>> = Vec::new();
-    for (id, was) in before {
-        let is = after.remove(&id);
-        if is.as_ref() != Some(&was) {
-            changed.push(Changed { id, before: Some(was), after: is });
+/// Everything that differs between two tables, sorted by id.
+fn changes<F: PartialEq>(before: BTreeMap<String, F>, mut after: BTreeMap<String, F>) -> Vec<Change<F>> {
+    let mut changes: Vec<Change<F>> = Vec::new();
+    for (id, old) in before {
+        let new = after.remove(&id);
+        if new.as_ref() != Some(&old) {
+            changes.push(Change { id, before: Some(old), after: new });
         }
     }
-    changed.extend(after.into_iter().map(|(id, is)| Changed { id, before: None, after: Some(is) }));
-    changed.sort_by(|a, b| a.id.cmp(&b.id));
-    changed
+    changes.extend(after.into_iter().map(|(id, new)| Change { id, before: None, after: Some(new) }));
+    changes.sort_by(|a, b| a.id.cmp(&b.id));
+    changes
 }
 
-/// Two answers to one question, each with scores in the order of the ranks. What stands where it stood with the same score is left
-/// out; the rest comes in the order of the later answer, then of the earlier.
-pub fn ranks(before: &[(String, f64)], after: &[(String, f64)]) -> Vec<Changed<RankFacts>> {
-    let table = |answer: &[(String, f64)]| -> BTreeMap<String, RankFacts> {
-        (1..).zip(answer).map(|(rank, (id, score))| (id.clone(), RankFacts { rank, score: *score })).collect()
+/// Compares two answers to one question, each a list of items with scores in the order of the ranks. Items with the same rank and
+/// score in both are left out; the others come in the order of the later answer, then of the earlier.
+pub fn ranks(before: &[(String, f64)], after: &[(String, f64)]) -> Vec<Change<RankedItem>> {
+    let table = |answer: &[(String, f64)]| -> BTreeMap<String, RankedItem> {
+        (1..).zip(answer).map(|(rank, (id, score))| (id.clone(), RankedItem { rank, score: *score })).collect()
     };
     let mut changed = changes(table(before), table(after));
-    let rank = |side: &Option<RankFacts>| side.as_ref().map_or(usize::MAX, |facts| facts.rank);
+    let rank = |side: &Option<RankedItem>| side.as_ref().map_or(usize::MAX, |item| item.rank);
     changed.sort_by_key(|change| (rank(&change.after), rank(&change.before)));
     changed
 }
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_went_or_changed_is_told_and_what_stayed_is_not() {
+    fn items_that_were_added_removed_or_changed_are_listed_and_others_are_not() {
         let changed = changes(table(&[("a", 1), ("b", 1), ("c", 1)]), table(&[("b", 1), ("c", 2), ("d", 1)]));
         let told: Vec<_> = changed.iter().map(|change| (change.id.as_str(), change.before, change.after)).collect();
         assert_eq!(told, [("a", Some(1), None), ("c", Some(1), Some(2)), ("d", None, Some(1))]);

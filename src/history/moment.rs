@@ -1,4 +1,4 @@
-//! A moment in the life of a log: a position or a time.
+//! `Moment` names a point in the history of a log: a position, a time, or now.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,24 @@ use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::core::time::Timestamp;
 
-/// Up to where a log counts. What belongs to a moment is always a prefix of the log, because a state is a fold of a prefix.
+/// A point in the history of a log. The records it includes are always a prefix of the log, because a state is a fold of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Up to and with this position, whether or not a record stands there.
+    /// All records up to and including this position, whether or not there is a record at it.
     At(Seq),
-    /// Up to the first record that the log took after this time, by the log's own clock.
+    /// All records before the first one that was appended after this time, by the log's own clock.
     Time(Timestamp),
-    /// All of it.
+    /// The whole log.
     Now,
 }
 
+/// A text that is not a moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no moment; give a position such as 118, a time such as 2026-01-31T12:00:00Z, or 'now'")]
-pub struct NotAMoment(String);
+pub struct InvalidMoment(String);
 
 impl Moment {
-    /// Whether the log had this record at the moment, given that it had all before it.
+    /// Whether the log held this record at the moment, given that it held all records before it.
     pub fn includes(self, record: &Record) -> bool {
         match self {
             Self::At(seq) => record.seq <= seq,
@@ -32,8 +33,8 @@ impl Moment {
         }
     }
 
-    /// A position that the moment is known to include. Of a time nothing is known before the records are read.
-    pub fn no_sooner_than(self) -> Seq {
+    /// A position that the moment certainly includes. It is 0 for a time, which is only resolved by reading the records.
+    pub fn seq_lower_bound(self) -> Seq {
         match self {
             Self::At(seq) => seq,
             Self::Time(_) => Seq::ZERO,
@@ -41,8 +42,8 @@ impl Moment {
         }
     }
 
-    /// Whether this record came before the moment, for those who begin there.
-    pub fn is_after(self, record: &Record) -> bool {
+    /// Whether a replay that starts at the moment skips this record.
+    pub fn starts_after(self, record: &Record) -> bool {
         match self {
             Self::At(seq) => record.seq < seq,
             Self::Time(time) => record.recorded_at < time,
@@ -52,14 +53,14 @@ impl Moment {
 }
 
 impl FromStr for Moment {
-    type Err = NotAMoment;
+    type Err = InvalidMoment;
 
-    fn from_str(text: &str) -> Result<Self, NotAMoment> {
+    fn from_str(text: &str) -> Result<Self, InvalidMoment> {
         if text == "now" {
             return Ok(Self::Now);
         }
         let seq = text.parse().map(|seq| Self::At(Seq(seq))).ok();
-        seq.or_else(|| text.parse().map(Self::Time).ok()).ok_or_else(|| NotAMoment(text.to_owned()))
+        seq.or_else(|| text.parse().map(Self::Time).ok()).ok_or_else(|| InvalidMoment(text.to_owned()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! When the records of a history are due if it happens again: at the pace it was recorded, or faster.
+//! `Pace` computes when each record of a history is due in a replay, at the recorded pace or another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::time::Timestamp;
 
-/// How many times as fast as it was.
+/// The speed of a replay, as a multiple of the recorded pace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
     Times(f64),
@@ -14,19 +14,20 @@ pub enum Speed {
     Max,
 }
 
+/// A text that is not a speed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no speed; give a number above 0, such as 1 or 10, or 'max'")]
-pub struct NotASpeed(String);
+pub struct InvalidSpeed(String);
 
 impl FromStr for Speed {
-    type Err = NotASpeed;
+    type Err = InvalidSpeed;
 
-    fn from_str(text: &str) -> Result<Self, NotASpeed> {
+    fn from_str(text: &str) -> Result<Self, InvalidSpeed> {
         if text == "max" {
             return Ok(Self::Max);
         }
         let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times > 0.0);
-        times.map(Self::Times).ok_or_else(|| NotASpeed(text.to_owned()))
+        times.map(Self::Times).ok_or_else(|| InvalidSpeed(text.to_owned()))
     }
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for Speed {
     }
 }
 
-/// Counts from the first record it is asked about.
+/// The schedule of a replay. Time counts from the first record given to [`due`](Self::due).
 pub struct Pace {
     speed: Speed,
     first: Option<Timestamp>,
@@ -51,13 +52,13 @@ impl Pace {
         Self { speed, first: None, due: Duration::ZERO }
     }
 
-    /// How long after the first record this one is due. Never before the one asked about last: the order of the log is the order of
-    /// its positions, whatever the clocks said.
+    /// How long after the first record this one is due. It is never due before the previous one: the order of the log is the order
+    /// of its positions, whatever the clocks said.
     pub fn due(&mut self, recorded_at: Timestamp) -> Duration {
         let first = *self.first.get_or_insert(recorded_at);
         if let Speed::Times(times) = self.speed {
             let since = Duration::from_micros(u64::try_from(recorded_at.micros().saturating_sub(first.micros())).unwrap_or(0));
-            // A pause too long to be counted is one that nobody sits through.
+            // A pause too long for a `Duration` never ends anyway.
             self.due = self.due.max(Duration::try_from_secs_f64(since.as_secs_f64() / times).unwrap_or(Duration::MAX));
         }
         self.due

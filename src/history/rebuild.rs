@@ -1,4 +1,4 @@
-//! A log written anew from the records of another: the same positions, the same times, the same state.
+//! `Rebuild` writes a new data directory from the records of another log, with the same positions and times and so the same state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::log::{AppendError, EventLog, OpenError, ReadError, RedbLog};
 
-/// Records written at once.
+/// Records per append.
 const BATCH_RECORDS: usize = 8_192;
 
+/// Why a log cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
     #[error(transparent)]
@@ -28,9 +29,9 @@ pub enum RebuildError {
     Position { seq: Seq, at: Seq },
 }
 
-/// A data directory in the making. Dropped before [`finish`](Self::finish) it leaves nothing.
+/// A data directory that is being built. Nothing is left of it if it is dropped before [`finish`](Self::finish).
 pub struct Rebuild {
-    // Before the directory that it lies in.
+    // Fields are dropped in order: the log before the directory that holds its file.
     log: RedbLog,
     staging: Staging,
     state: State,
@@ -38,18 +39,19 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// Begins what will be the data directory `target`, which must not hold anything.
+    /// Starts to build the data directory `target`, which must be empty or missing.
     pub fn begin(target: &Path, config: &Config, clock: Clock) -> Result<Self, RebuildError> {
         let staging = Staging::new(target)?;
         let log = RedbLog::open(staging.path(), config.into(), clock)?;
         Ok(Self { log, staging, state: State::default(), waiting: Vec::new() })
     }
 
-    /// Where further files of the directory are written.
+    /// The temporary directory, for further files of the data directory.
     pub fn path(&self) -> &Path {
         self.staging.path()
     }
 
+    /// Adds the next record of the other log.
     pub async fn push(&mut self, record: Record) -> Result<(), RebuildError> {
         self.waiting.push(record);
         if self.waiting.len() == BATCH_RECORDS { self.write().await } else { Ok(()) }
@@ -70,13 +72,13 @@ impl Rebuild {
         Ok(())
     }
 
-    /// What the records so far amount to.
+    /// The state folded from the records so far.
     pub async fn state(&mut self) -> Result<&State, RebuildError> {
         self.write().await?;
         Ok(&self.state)
     }
 
-    /// Appends a fact of this log's own.
+    /// Appends a fact that the other log does not have.
     pub async fn append(&mut self, fact: NewRecord) -> Result<(), RebuildError> {
         self.write().await?;
         self.log.append(vec![Arc::new(fact)]).await?;
@@ -86,7 +88,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Closes the log and puts the directory in its place.
+    /// Closes the log and renames the directory to `target`.
     pub async fn finish(mut self) -> Result<State, RebuildError> {
         self.write().await?;
         let Self { log, staging, state, .. } = self;

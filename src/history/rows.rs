@@ -1,4 +1,4 @@
-//! Records to columns and back.
+//! Conversion between records and Arrow batches with the columns of an archive.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,15 +19,16 @@ use crate::core::time::Timestamp;
 pub(super) const RECORD_COLUMNS: [&str; 9] =
     ["seq", "recorded_at", "time", "id", "kind", "version", "source", "causation", "data"];
 
-/// What a batch weighs at most, so that no column outgrows its offsets.
+/// Limits of a batch, so that no column outgrows its 32-bit offsets.
 const BATCH_ROWS: usize = 8_192;
 const BATCH_BYTES: usize = 64 << 20;
 
-/// Covers what a record is read back from, in the form the file has it: a later version of pml that reads old files finds the same.
+/// Hash of the values that records are read back from, in the form they have in the file, so that a later version of pml computes
+/// the same hash from an old file.
 #[derive(Clone, Default)]
-pub(super) struct Content(blake3::Hasher);
+pub(super) struct ContentHash(blake3::Hasher);
 
-impl Content {
+impl ContentHash {
     fn add(&mut self, seq: u64, times: [i64; 2], version: u8, texts: [Option<&str>; 5]) {
         self.0.update(&seq.to_le_bytes()).update(&times[0].to_le_bytes()).update(&times[1].to_le_bytes()).update(&[version]);
         for text in texts {
@@ -41,8 +42,8 @@ impl Content {
     }
 }
 
-/// Column builders: records go in one by one and come out as a batch.
-pub(super) struct Rows {
+/// `BatchBuilder` collects records and turns them into batches.
+pub(super) struct BatchBuilder {
     seq: UInt64Builder,
     recorded_at: TimestampMicrosecondBuilder,
     time: TimestampMicrosecondBuilder,
@@ -65,13 +66,13 @@ pub(super) struct Rows {
     steps: UInt32Builder,
     name: StringBuilder,
     data: StringBuilder,
-    /// Of everything pushed, also into earlier batches.
-    pub(super) content: Content,
+    /// Hash of all records pushed, those of earlier batches included.
+    pub(super) content: ContentHash,
     json: Vec<u8>,
     bytes: usize,
 }
 
-impl Rows {
+impl BatchBuilder {
     pub(super) fn new() -> Self {
         let text = StringBuilder::new;
         let time = || TimestampMicrosecondBuilder::new().with_timezone(TIME_ZONE);
@@ -98,7 +99,7 @@ impl Rows {
             steps: UInt32Builder::new(),
             name: text(),
             data: text(),
-            content: Content::default(),
+            content: ContentHash::default(),
             json: Vec::new(),
             bytes: 0,
         }
@@ -123,7 +124,7 @@ impl Rows {
         self.causation.append_option(causation);
         self.data.append_value(data);
         self.bytes += data.len();
-        self.push_members(Members::of(&fact.event));
+        self.push_members(Members::from_event(&fact.event));
     }
 
     fn push_members(&mut self, members: Members<'_>) {
@@ -134,8 +135,8 @@ impl Rows {
         self.intent.append_option(members.intent);
         self.step.append_option(members.step);
         self.tool.append_option(members.tool);
-        let on = members.depends_on;
-        self.depends_on.append_option(on.map(|steps| steps.iter().map(|step| Some(step.as_str()))));
+        let depends_on = members.depends_on.map(|steps| steps.iter().map(|step| Some(step.as_str())));
+        self.depends_on.append_option(depends_on);
         self.success.append_option(members.success);
         self.duration_ms.append_option(members.duration_ms);
         self.error_kind.append_option(members.error_kind);
@@ -148,8 +149,8 @@ impl Rows {
         self.seq.values_slice().len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES
     }
 
-    /// What was pushed since the last batch, in the order of [`super::columns::COLUMNS`].
-    pub(super) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+    /// The records pushed since the last batch, with the columns in the order of [`super::columns::COLUMNS`].
+    pub(super) fn finish_batch(&mut self) -> Result<RecordBatch, ArrowError> {
         self.bytes = 0;
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.seq.finish()),
@@ -198,7 +199,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn of(event: &'a Event) -> Self {
+    fn from_event(event: &'a Event) -> Self {
         let mut members = Self { execution: event.execution().map(ExecutionId::as_str), ..Self::default() };
         match event {
             Event::ToolRegistered(event) => {
@@ -241,8 +242,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Reads the records of a batch that has [`RECORD_COLUMNS`], and adds them to `content`. The error says what is wrong.
-pub(super) fn records(batch: &RecordBatch, content: &mut Content) -> Result<Vec<Record>, String> {
+/// Reads the records of a batch with [`RECORD_COLUMNS`] and adds them to `content`. The error describes the problem.
+pub(super) fn records(batch: &RecordBatch, content: &mut ContentHash) -> Result<Vec<Record>, String> {
     let seq = numbers::<UInt64Type>(batch, "seq")?;
     let recorded_at = numbers::<TimestampMicrosecondType>(batch, "recorded_at")?;
     let time = numbers::<TimestampMicrosecondType>(batch, "time")?;

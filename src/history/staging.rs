@@ -1,10 +1,12 @@
-//! A data directory in the making: built beside its place, then renamed into it. Whoever looks sees all of it or nothing.
+//! `Staging` is a directory that is built under a temporary name beside its target and then renamed, so that the target is complete
+//! or missing.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 const LOCK: &str = ".lock";
 
+/// Why a directory cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum StagingError {
     #[error("{0} is not empty; name a directory that does not exist yet")]
@@ -23,7 +25,8 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> StagingError {
     move |source| StagingError::Io { path: path.to_owned(), source }
 }
 
-/// Removed when it is dropped before [`commit`](Self::commit). What a killed process left is removed by the next one.
+/// A temporary directory that is removed unless it is [committed](Self::commit). What a killed process left is removed by the next
+/// one.
 pub struct Staging {
     target: PathBuf,
     path: PathBuf,
@@ -32,7 +35,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Makes a place for what will be `target`, which holds nothing yet.
+    /// Creates the temporary directory of `target`, which must be empty or missing.
     pub fn new(target: &Path) -> Result<Self, StagingError> {
         let target = std::path::absolute(target).map_err(io(target))?;
         check_empty(&target)?;
@@ -56,12 +59,12 @@ impl Staging {
         Ok(Self { target, path, committed: false, _lock: lock })
     }
 
-    /// Where to write.
+    /// The temporary directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts the directory in its place. The files in it are synced by whoever wrote them.
+    /// Renames the directory to its target. The files in it must have been synced by the code that wrote them.
     pub fn commit(mut self) -> Result<(), StagingError> {
         check_empty(&self.target)?;
         let lock = self.path.join(LOCK);
@@ -79,7 +82,7 @@ impl Drop for Staging {
         if !self.committed
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "cannot remove what was not finished");
+            tracing::warn!(%error, path = %self.path.display(), "cannot remove an unfinished directory");
         }
     }
 }
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_not_taken_over() {
+    fn files_that_a_killed_process_left_are_removed() {
         let home = tempfile::TempDir::new().unwrap();
         let target = home.path().join("data");
         fs::create_dir_all(home.path().join(".data.part/half")).unwrap();

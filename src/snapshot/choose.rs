@@ -1,12 +1,12 @@
-//! Which snapshot a state is restored from: the newest that is whole and belongs to the log at hand.
+//! Chooses the snapshot that a state is restored from: the newest one that is complete and belongs to the log.
 
 use super::{Manifest, Origin, SnapshotError, Store, Unusable, blocking, fetch, restore};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::log::EventLog;
 
-/// The state to start from: that of the newest snapshot that can be used. Without any, everything is folded: a snapshot, or a place
-/// that cannot be reached, is no reason not to start.
+/// The state to start from: that of the newest usable snapshot, else the empty state, from which the whole log is folded. A damaged
+/// snapshot or an unreachable store does not prevent a start.
 pub async fn to_start_from(store: &Store, log: &dyn EventLog) -> State {
     match newest_at_or_before(store, log, Seq(u64::MAX)).await {
         Ok(Some(state)) => {
@@ -21,7 +21,7 @@ pub async fn to_start_from(store: &Store, log: &dyn EventLog) -> State {
     }
 }
 
-/// The state of the newest snapshot at or before `seq` that is whole and belongs to `log`. Others are left alone with a warning.
+/// The state of the newest snapshot at or before `seq` that is complete and belongs to `log`. Others are skipped with a warning.
 pub async fn newest_at_or_before(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<Option<State>, SnapshotError> {
     let positions = store.positions().await?;
     for &at in positions.iter().rev().filter(|at| **at <= seq) {
@@ -36,7 +36,7 @@ pub async fn newest_at_or_before(store: &Store, log: &dyn EventLog, seq: Seq) ->
     Ok(None)
 }
 
-/// The state of one snapshot, if it is whole and belongs to `log`.
+/// The state of one snapshot, if it is complete and belongs to `log`.
 pub async fn load(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<State, SnapshotError> {
     let fetched = fetch(store, seq).await?;
     let unusable = |source| SnapshotError::Unusable { seq, source };
@@ -44,7 +44,7 @@ pub async fn load(store: &Store, log: &dyn EventLog, seq: Seq) -> Result<State, 
     blocking(move || restore(&fetched)).await?.map_err(unusable)
 }
 
-/// Whether a snapshot is one of `log`.
+/// Checks that a snapshot belongs to `log`.
 pub async fn belongs(manifest: &Manifest, log: &dyn EventLog) -> Result<Result<(), Unusable>, SnapshotError> {
     let (at, tail) = (manifest.seq(), *log.tail().borrow());
     if at > tail {

@@ -1,4 +1,4 @@
-//! Arrow columns, built and read by name. The order and the types of the columns are documented in `docs/snapshots.md`.
+//! Helpers to build and read Arrow columns by name. The order and the types of the columns are documented in `docs/snapshots.md`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use arrow_schema::{Field, Schema};
 use super::error::Unreadable;
 use crate::core::time::Timestamp;
 
-/// The columns of one table on their way into a file.
+/// `Columns` builds the columns of one table.
 #[derive(Default)]
 pub(super) struct Columns {
     fields: Vec<Field>,
@@ -18,13 +18,13 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// A column without nulls.
+    /// Adds a column without nulls.
     pub(super) fn with(self, name: &str, array: impl Array + 'static) -> Self {
         debug_assert_eq!(array.null_count(), 0, "{name}");
         self.push(name, array, false)
     }
 
-    /// A column where values may be missing.
+    /// Adds a column that may contain nulls.
     pub(super) fn with_optional(self, name: &str, array: impl Array + 'static) -> Self {
         self.push(name, array, true)
     }
@@ -58,7 +58,7 @@ pub(super) fn optional_times(values: impl Iterator<Item = Option<Timestamp>>) ->
     micros.with_timezone("UTC")
 }
 
-/// One list of texts per row.
+/// Builder of a column with one list of texts per row.
 pub(super) struct TextLists(ListBuilder<LargeStringBuilder>);
 
 impl Default for TextLists {
@@ -89,7 +89,7 @@ pub(super) fn text_lists<T: AsRef<str>>(rows: impl Iterator<Item = impl IntoIter
     lists.finish()
 }
 
-/// One list of numbers per row.
+/// A column with one list of numbers per row.
 pub(super) fn number_lists<N: ArrowPrimitiveType>(
     rows: impl Iterator<Item = impl IntoIterator<Item = N::Native>>,
 ) -> ListArray {
@@ -104,13 +104,13 @@ pub(super) fn number_lists<N: ArrowPrimitiveType>(
     lists.finish()
 }
 
-/// The rows of one table as they were read.
-pub(super) struct Rows {
+/// The rows of one table, as read from its file.
+pub(super) struct TableRows {
     table: &'static str,
     batch: RecordBatch,
 }
 
-impl Rows {
+impl TableRows {
     pub(super) fn new(table: &'static str, batch: RecordBatch) -> Self {
         Self { table, batch }
     }
@@ -119,7 +119,7 @@ impl Rows {
         self.batch.num_rows()
     }
 
-    /// A column of the type that this program writes.
+    /// A column by name; an error if it is missing or has another type than this program writes.
     pub(super) fn column<A: Array + 'static>(&self, name: &'static str) -> Result<&A, Unreadable> {
         let array = self.batch.column_by_name(name).ok_or_else(|| self.unreadable(name, "is missing"))?;
         array.as_any().downcast_ref().ok_or_else(|| self.unreadable(name, format!("has the type {}", array.data_type())))
@@ -130,7 +130,7 @@ impl Rows {
     }
 }
 
-/// The value of a column in a row, `None` where it is missing.
+/// The value of a column in a row; `None` if it is null.
 pub(super) fn text_at(column: &LargeStringArray, row: usize) -> Option<&str> {
     column.is_valid(row).then(|| column.value(row))
 }

@@ -1,11 +1,11 @@
-//! What can go wrong with a snapshot, by what the caller can do about it.
+//! Errors of snapshots, grouped by what the caller can do about them.
 
 use crate::core::digest::StateDigest;
 use crate::core::id::Seq;
 
 pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// A table that does not hold what this program writes into it.
+/// A column of a table that does not hold what this program writes.
 #[derive(Debug, thiserror::Error)]
 #[error("{table}.parquet: column '{column}' {problem}")]
 pub struct Unreadable {
@@ -14,7 +14,7 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-/// Why a snapshot cannot be used. Whatever it is, the log still holds everything.
+/// Why a snapshot cannot be used. The log still holds everything, so another snapshot or a fold can replace it.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     #[error("it has no manifest.json: it was never finished")]
@@ -51,6 +51,7 @@ pub enum Unusable {
     OtherLog { at: Seq, expected: String, found: String },
 }
 
+/// Why an operation on snapshots failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("snapshots.url: {url}: {problem}")]

@@ -1,12 +1,12 @@
-//! Snapshots of a running system: taken from the newest view, one at a time, on a thread that may block, so that neither the fold
-//! nor those who ask wait for them.
+//! `Keeper` takes the snapshots of a running system from the newest view, one at a time, on a thread that may block, so that neither
+//! the fold nor questions wait for them.
 
 use std::sync::Arc;
 
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{About, Listed, Manifest, Origin, SnapshotError, Store, config_hash, create, list, prune};
+use super::{About, ListedSnapshot, Manifest, Origin, SnapshotError, Store, config_hash, create, list, prune};
 use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -14,9 +14,10 @@ use crate::log::SharedLog;
 use crate::subject::Subjects;
 use crate::views::Views;
 
-/// What `notify.<what>` says about a snapshot.
+/// The `<what>` of the notice `notify.<what>` that is published after a snapshot.
 const NOTICE: &str = "snapshot_taken";
 
+/// Takes, lists and removes the snapshots of a running system.
 pub struct Keeper {
     store: Store,
     log: SharedLog,
@@ -25,9 +26,9 @@ pub struct Keeper {
     subjects: Subjects,
     clock: Clock,
     config_hash: String,
-    /// Snapshots kept; the oldest go first.
+    /// Snapshots kept; the oldest are removed first.
     keep: usize,
-    /// Held by whoever takes one.
+    /// Held while a snapshot is taken.
     taking: Mutex<()>,
 }
 
@@ -52,8 +53,8 @@ impl Keeper {
         }
     }
 
-    /// Takes a snapshot of everything that is in the log by now, removes those that are too many, and tells subscribers.
-    pub async fn take(&self) -> Result<Manifest, SnapshotError> {
+    /// Takes a snapshot of everything now in the log, removes the oldest beyond `keep`, and publishes a notice.
+    pub async fn take_snapshot(&self) -> Result<Manifest, SnapshotError> {
         let _taking = self.taking.lock().await;
         let tail = *self.log.tail().borrow();
         let state = self.views.at_least(tail).await.ok_or(SnapshotError::Interrupted)?;
@@ -72,11 +73,12 @@ impl Keeper {
         Ok(manifest)
     }
 
-    /// By position.
-    pub async fn list(&self) -> Result<Vec<Listed>, SnapshotError> {
+    /// All snapshots, sorted by position.
+    pub async fn list(&self) -> Result<Vec<ListedSnapshot>, SnapshotError> {
         list(&self.store).await
     }
 
+    /// Where the snapshots are stored: a directory or a URL.
     pub fn place(&self) -> String {
         self.store.to_string()
     }

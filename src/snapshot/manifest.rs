@@ -1,5 +1,5 @@
-//! `manifest.json`: what a snapshot is, and how to tell that it is whole. It is written last, so a snapshot without one was never
-//! finished.
+//! `Manifest` describes a snapshot and its files (`manifest.json`). It is written last, so that a snapshot without one is known to be
+//! unfinished.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,25 +10,26 @@ use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::log::{EventLog, ReadError};
 
-/// Version of the tables and their columns. A change that an older program would read wrongly gets the next number.
+/// Version of the tables and their columns. It is raised by a change that an older program would read wrongly.
 pub const SCHEMA: u32 = 1;
 
 /// Name of the file.
 pub const FILE_NAME: &str = "manifest.json";
 
+/// The content of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub schema: u32,
-    /// The last record that the state holds.
+    /// Position of the last record folded into the state.
     pub seq: u64,
     /// When it was taken, RFC 3339.
     pub taken_at: String,
     /// The version of the program that took it.
     pub pml: String,
-    /// Of the restored state, bit for bit.
+    /// Digest of the state.
     pub digest: String,
-    /// BLAKE3 of the settings under which it was taken. The state does not depend on them; it says which server wrote this.
+    /// BLAKE3 of the settings of the process that took it. The state does not depend on them.
     pub config_hash: String,
     pub log: Origin,
     pub files: Vec<FileEntry>,
@@ -36,7 +37,7 @@ pub struct Manifest {
     pub blake3: String,
 }
 
-/// Which log a snapshot belongs to: producers make ids that nobody else makes, so two records tell.
+/// The log that a snapshot belongs to, identified by two record ids: producers make ids that are unique.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
@@ -47,7 +48,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// What identifies `log` up to the record at `seq`; `None` if there is no such record.
+    /// The origin of a snapshot of `log` at `seq`; `None` if there is no record at `seq`.
     pub async fn of(log: &dyn EventLog, seq: Seq) -> Result<Option<Self>, ReadError> {
         if seq == Seq::ZERO {
             return Ok(None);
@@ -61,6 +62,7 @@ impl Origin {
     }
 }
 
+/// A file of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
@@ -70,7 +72,7 @@ pub struct FileEntry {
     pub blake3: String,
 }
 
-/// What of a manifest every version has.
+/// The member that manifests of every version have.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
@@ -112,7 +114,7 @@ impl Manifest {
         blake3::hash(&bare.to_bytes()).to_hex().to_string()
     }
 
-    /// As a file, with its name.
+    /// Name and content of the file.
     pub(super) fn file(&self) -> (String, Bytes) {
         (FILE_NAME.to_owned(), self.to_bytes().into())
     }
@@ -123,7 +125,7 @@ impl Manifest {
         bytes
     }
 
-    /// Accepts the very bytes that [`Self::to_bytes`] gives, and nothing else.
+    /// Parses exactly the bytes that [`Self::to_bytes`] gives; anything else is damage.
     pub(super) fn parse(seq: Seq, bytes: &[u8]) -> Result<Self, Unusable> {
         let wrong = |error: serde_json::Error| Unusable::Manifest(error.to_string());
         let Version { schema } = serde_json::from_slice(bytes).map_err(wrong)?;
@@ -141,7 +143,7 @@ impl Manifest {
     }
 }
 
-/// What a snapshot's manifest says besides the state.
+/// The parts of a manifest that do not follow from the state.
 #[derive(Clone, Debug)]
 pub struct About {
     pub log: Origin,
@@ -149,7 +151,7 @@ pub struct About {
     pub taken_at: Timestamp,
 }
 
-/// Secrets are not part of it.
+/// BLAKE3 of the configuration, without its secrets.
 pub fn config_hash(config: &Config) -> String {
     blake3::hash(format!("{config:?}").as_bytes()).to_hex().to_string()
 }

@@ -1,8 +1,8 @@
-//! Batches to Parquet bytes and back.
+//! Encodes batches as Parquet files and reads them back.
 //!
-//! Everything is compressed with zstd(1), the fastest level: higher ones save little and take a multiple of the time. Positions and
-//! times are delta-packed, execution ids share prefixes with the row before; vectors and the random half of record ids are left as
-//! they are, since nothing makes them smaller.
+//! Columns are compressed with zstd(1), the fastest level: higher ones save little and take a multiple of the time. Positions and
+//! times are delta-packed, execution ids are stored as differences from the row before; vectors and the random half of record ids
+//! are not compressed, because they would not get smaller.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,24 +22,24 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnPath;
 
-/// Rows in a row group: large, because starts read whole files; pages within it are found by the page index.
+/// Rows in a row group: large, because a start reads whole files; the page index finds pages within it.
 const ROW_GROUP_ROWS: usize = 1 << 20;
-/// Rows in a page: who looks for one trace decodes one page per column.
+/// Rows in a page. Reading one trace decodes one page per column.
 const PAGE_ROWS: usize = 4_096;
 
-/// Columns that compress to nothing useful.
+/// Columns of random values, which are not compressed.
 const RANDOM: [&str; 1] = ["id_low"];
 
-/// One file with the rows of all `batches`, which have the same columns.
+/// Encodes a file with the rows of all `batches`, which have the same columns.
 pub(super) fn encode(batches: &[RecordBatch]) -> Vec<u8> {
     let schema = batches.first().expect("a table is at least one batch").schema();
     let properties = properties(&schema);
-    // Writing to memory what was just built from typed values: there is nothing that could fail but a mistake in this file.
+    // Typed values are written to memory, so only a mistake in this file could make these calls fail.
     let mut writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties)).expect("every column type has a Parquet form");
     for batch in batches {
-        writer.write(batch).expect("memory takes what is written");
+        writer.write(batch).expect("writing to memory cannot fail");
     }
-    writer.into_inner().expect("memory takes what is written")
+    writer.into_inner().expect("writing to memory cannot fail")
 }
 
 fn properties(schema: &Schema) -> WriterProperties {
@@ -76,62 +76,66 @@ fn packed(properties: WriterPropertiesBuilder, name: &str, kind: &DataType) -> W
     }
 }
 
-/// A file whose footer has been read.
+/// A Parquet file whose footer has been read.
 #[derive(Clone, Debug)]
-pub(super) struct Encoded {
-    source: Source,
+pub(super) struct EncodedTable {
+    source: TableSource,
     metadata: ArrowReaderMetadata,
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum TableSource {
     Memory(Bytes),
     File(PathBuf),
 }
 
-impl Encoded {
+impl EncodedTable {
     pub(super) fn open(bytes: Bytes) -> Result<Self, ParquetError> {
         let metadata = ArrowReaderMetadata::load(&bytes, with_pages())?;
-        Ok(Self { source: Source::Memory(bytes), metadata })
+        Ok(Self { source: TableSource::Memory(bytes), metadata })
     }
 
-    /// Leaves the content where it is: whoever scans it needs little memory.
+    /// Opens a file without loading its content, so that a scan needs little memory.
     pub(super) fn open_file(path: PathBuf) -> Result<Self, ParquetError> {
         let metadata = ArrowReaderMetadata::load(&File::open(&path)?, with_pages())?;
-        Ok(Self { source: Source::File(path), metadata })
+        Ok(Self { source: TableSource::File(path), metadata })
     }
 
     pub(super) fn rows(&self) -> usize {
         usize::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// All rows as one batch, some of the columns or, if none are named, all.
+    /// Reads all rows as one batch: the named columns or, if none are named, all.
     pub(super) fn read(&self, columns: &[&str]) -> Result<RecordBatch, ParquetError> {
         self.batch(columns, None)
     }
 
-    /// The rows `from..to`, all columns.
+    /// Reads all columns of the rows `from..to`.
     pub(super) fn read_range(&self, from: usize, to: usize) -> Result<RecordBatch, ParquetError> {
         self.batch(&[], Some((from, to)))
     }
 
-    /// All rows, some at a time: what was read before makes room for what comes next, and fresh memory costs a start more than
-    /// reading does.
-    pub(super) fn scan(&self, at_once: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
-        self.reader(&[], None, at_once)
+    /// Reads all rows in batches of `batch_rows`, which reuse memory: at a start, allocating costs more than reading.
+    pub(super) fn scan(&self, batch_rows: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
+        self.reader(&[], None, batch_rows)
     }
 
-    /// The numbers of a column of lists, some lists at a time: `take` gets how many, and their numbers. Arrays of lists would take three
-    /// times as long to build.
-    pub(super) fn lists(&self, column: &str, at_once: usize, take: impl FnMut(usize, &[f32])) -> Result<(), ParquetError> {
+    /// Reads a column of lists, `batch_lists` at a time; `visit` gets the number of lists and their values in one slice. Building
+    /// Arrow lists would take three times as long.
+    pub(super) fn visit_lists(
+        &self,
+        column: &str,
+        batch_lists: usize,
+        visit: impl FnMut(usize, &[f32]),
+    ) -> Result<(), ParquetError> {
         match &self.source {
-            Source::Memory(bytes) => lists_of(bytes.clone(), column, at_once, take),
-            Source::File(path) => lists_of(File::open(path)?, column, at_once, take),
+            TableSource::Memory(bytes) => visit_lists_in(bytes.clone(), column, batch_lists, visit),
+            TableSource::File(path) => visit_lists_in(File::open(path)?, column, batch_lists, visit),
         }
     }
 
     fn batch(&self, columns: &[&str], range: Option<(usize, usize)>) -> Result<RecordBatch, ParquetError> {
-        // One batch holds all: offsets of long texts have 64 bits.
+        // One batch can hold all rows: offsets of texts have 64 bits.
         let mut reader = self.reader(columns, range, self.rows().max(1))?;
         match reader.next() {
             Some(batch) => Ok(batch?),
@@ -146,13 +150,13 @@ impl Encoded {
         batch_rows: usize,
     ) -> Result<ParquetRecordBatchReader, ParquetError> {
         match &self.source {
-            Source::Memory(bytes) => self.reader_of(bytes.clone(), columns, range, batch_rows),
-            // A handle of its own: readers of the same one would move each other's place.
-            Source::File(path) => self.reader_of(File::open(path)?, columns, range, batch_rows),
+            TableSource::Memory(bytes) => self.reader_on(bytes.clone(), columns, range, batch_rows),
+            // Each reader has its own handle, because readers of a shared one would move each other's offset.
+            TableSource::File(path) => self.reader_on(File::open(path)?, columns, range, batch_rows),
         }
     }
 
-    fn reader_of(
+    fn reader_on(
         &self,
         source: impl ChunkReader + 'static,
         columns: &[&str],
@@ -172,11 +176,11 @@ impl Encoded {
     }
 }
 
-fn lists_of(
+fn visit_lists_in(
     source: impl ChunkReader + 'static,
     column: &str,
-    at_once: usize,
-    mut take: impl FnMut(usize, &[f32]),
+    batch_lists: usize,
+    mut visit: impl FnMut(usize, &[f32]),
 ) -> Result<(), ParquetError> {
     let wrong = |problem: &str| ParquetError::General(format!("the column {column} {problem}"));
     let reader = SerializedFileReader::new(source)?;
@@ -191,17 +195,17 @@ fn lists_of(
             numbers.clear();
             defined.clear();
             repeated.clear();
-            let (lists, ..) = leaf.read_records(at_once, Some(&mut defined), Some(&mut repeated), &mut numbers)?;
+            let (lists, ..) = leaf.read_records(batch_lists, Some(&mut defined), Some(&mut repeated), &mut numbers)?;
             if lists == 0 {
                 break;
             }
-            take(lists, &numbers);
+            visit(lists, &numbers);
         }
     }
     Ok(())
 }
 
-/// Where the pages are, so that few rows of many can be read.
+/// Reads the page index too, so that single rows can be read.
 fn with_pages() -> ArrowReaderOptions {
     ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional)
 }

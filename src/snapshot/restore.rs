@@ -1,12 +1,12 @@
-//! From the files of a snapshot back to a state.
+//! Restores a state from the files of a snapshot.
 //!
-//! A start checks the hash of every file and builds the state, the ids and the vectors on threads beside the rest. It does not
-//! compute the digest: that would make every start slower, and files that are as they were written restore what was written, which the
-//! property tests and `pml snapshot verify` prove. Traces stay packed.
+//! [`restore`] checks the hash of every file and builds the state; record ids and vectors are built on threads of their own. It does
+//! not compute the digest, which would make every start slower: unchanged files restore the state that was written, as property
+//! tests and `pml snapshot verify` show. Traces stay packed.
 
 use super::error::Unusable;
-use super::fetched::Fetched;
-use super::tables::counters::{self, Numbers};
+use super::fetched::FetchedSnapshot;
+use super::tables::counters::{self, CounterTable};
 use super::tables::{capabilities, graph, intents, open, predictions, templates, tools, traces, vectors};
 use super::take::joined;
 use crate::core::predict::Predictor;
@@ -16,12 +16,12 @@ use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
 
-/// The state, without its digest being checked.
-pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
-    let numbers = Numbers::read(&fetched.rows(counters::COUNTERS, &[])?)?;
+/// Restores the state without checking its digest.
+pub fn restore(fetched: &FetchedSnapshot) -> Result<State, Unusable> {
+    let numbers = CounterTable::read(&fetched.rows(counters::COUNTERS, &[])?)?;
     let (ids, vectors, parts) = std::thread::scope(|scope| {
         let vectors = scope.spawn(|| vectors(fetched));
-        let ids = scope.spawn(|| counters::read_record_ids(&fetched.large(counters::RECORD_IDS)?));
+        let ids = scope.spawn(|| counters::read_record_ids(&fetched.open_in_place(counters::RECORD_IDS)?));
         let parts = parts(fetched, &numbers);
         (joined(ids), joined(vectors), parts)
     });
@@ -31,17 +31,18 @@ pub fn restore(fetched: &Fetched) -> Result<State, Unusable> {
     Ok(State::from_rows(numbers.counters()?, ids?, state))
 }
 
-fn vectors(fetched: &Fetched) -> Result<Vectors, Unusable> {
-    let [serving, coming] = vectors::EMBEDDINGS.map(|table| fetched.has(table).then(|| fetched.large(table)).transpose());
+fn vectors(fetched: &FetchedSnapshot) -> Result<Vectors, Unusable> {
+    let open = |table| fetched.has_table(table).then(|| fetched.open_in_place(table)).transpose();
+    let [serving, coming] = vectors::EMBEDDINGS.map(open);
     let (texts, models) = (fetched.rows(vectors::TEXTS, &[])?, fetched.rows(vectors::MODELS, &[])?);
     vectors::read_vectors(&texts, &models, [serving?, coming?])
 }
 
-/// A state with everything but the counters, the ids, the vectors and what is derived from those.
-fn parts(fetched: &Fetched, numbers: &Numbers) -> Result<State, Unusable> {
+/// A state without the counters, the record ids, the vectors and what is derived from them.
+fn parts(fetched: &FetchedSnapshot, numbers: &CounterTable) -> Result<State, Unusable> {
     let members = fetched.rows(capabilities::MEMBERS, &capabilities::MEMBER_NODES)?;
     let (executions, steps) = (fetched.rows(open::OPEN_EXECUTIONS, &[])?, fetched.rows(open::OPEN_STEPS, &[])?);
-    let closed = traces::pack(fetched.opened(traces::TRACES)?, fetched.opened(traces::STEPS)?)?;
+    let closed = traces::pack(fetched.open_in_memory(traces::TRACES)?, fetched.open_in_memory(traces::STEPS)?)?;
     let mut state = State::default();
     state.tools = tools::read_tools(&fetched.rows(tools::TOOLS, &[])?)?;
     state.executions = Executions::from_rows(open::read_open(&executions, &steps)?, closed);
@@ -56,8 +57,8 @@ fn parts(fetched: &Fetched, numbers: &Numbers) -> Result<State, Unusable> {
     Ok(state)
 }
 
-/// `state` has its tools, memory and vectors.
-fn predictor(fetched: &Fetched, numbers: &Numbers, state: &State) -> Result<Predictor, Unusable> {
+/// The predictor of `state`, whose tools, memory and vectors are already restored.
+fn predictor(fetched: &FetchedSnapshot, numbers: &CounterTable, state: &State) -> Result<Predictor, Unusable> {
     let parameters = fetched.rows(predictions::PARAMETERS, &[])?;
     let served = fetched.rows(predictions::PREDICTIONS, &[])?;
     let (open, scored) = (fetched.rows(predictions::OPEN_PREDICTIONS, &[])?, fetched.rows(predictions::SCORES, &[])?);
@@ -71,8 +72,8 @@ fn predictor(fetched: &Fetched, numbers: &Numbers, state: &State) -> Result<Pred
     })
 }
 
-/// Restores, unpacks every trace, and compares the digest with the manifest's.
-pub fn verify(fetched: &Fetched) -> Result<State, Unusable> {
+/// Restores the state, unpacks every trace, and checks the digest.
+pub fn verify(fetched: &FetchedSnapshot) -> Result<State, Unusable> {
     let state = restore(fetched)?;
     traces::all(&state)?;
     let found = state.digest();

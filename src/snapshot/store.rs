@@ -1,13 +1,14 @@
 //! Where snapshots are kept: a directory, or a bucket of an object store.
 //!
-//! A snapshot is `<seq, 20 digits>/` with its files and `manifest.json`. Which of them are whole can be told at any time:
+//! `Store` holds snapshots in a directory or an object store. A snapshot is `<seq, 20 digits>/` with its files and `manifest.json`. An
+//! unfinished one is always recognised:
 //!
-//! - In a directory everything, the manifest last, is written and synced under a name that starts with a dot, and the finished
-//!   directory is renamed. A crash leaves a name that nobody takes for a snapshot, and the next write or removal clears it away.
-//! - An object store cannot rename, but takes each object whole or not at all. There the manifest plays the part of the rename: it is
-//!   put after all the others and deleted before them.
+//! - In a directory, the files, the manifest last, are written and synced under a name that starts with a dot, and the finished
+//!   directory is renamed. A crash leaves a directory that is not taken for a snapshot; the next write or removal deletes it.
+//! - An object store cannot rename, but stores each object completely or not at all. There the manifest is put after all other files
+//!   and deleted before them.
 //!
-//! So in both a snapshot without a manifest was never finished, and one with a manifest had all its files when it was written.
+//! In both, a snapshot without a manifest was never finished, and one with a manifest had all its files when it was written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,11 +29,12 @@ use super::take::joined;
 use crate::config::Config;
 use crate::core::id::Seq;
 
-/// Digits of a position in the name of a snapshot: names sort as positions do.
+/// Digits of the position in the name of a snapshot, so that names sort like positions.
 const SEQ_DIGITS: usize = 20;
-/// Start of the names of what is being written or removed.
+/// Prefix of the names of directories that are being written or removed.
 const UNFINISHED: &str = ".unfinished-";
 
+/// Where snapshots are stored.
 #[derive(Clone, Debug)]
 pub enum Store {
     Directory(PathBuf),
@@ -57,7 +59,7 @@ fn seq_of(name: &str) -> Option<Seq> {
 }
 
 impl Store {
-    /// The configured place; without one, `snapshots` in the data directory.
+    /// The configured store; by default `snapshots` in the data directory.
     pub fn configured(config: &Config) -> Result<Self, SnapshotError> {
         match config.snapshots.url.as_str() {
             "" => Ok(Self::Directory(config.data_dir.join("snapshots"))),
@@ -65,7 +67,7 @@ impl Store {
         }
     }
 
-    /// A directory, or a URL such as `s3://bucket/pml`.
+    /// The store at a directory or a URL such as `s3://bucket/pml`.
     pub fn at(place: &str, config: &Config) -> Result<Self, SnapshotError> {
         if !place.contains("://") {
             return Ok(Self::Directory(place.into()));
@@ -76,7 +78,7 @@ impl Store {
             let path = url.to_file_path().map_err(|()| wrong("is no path of this machine".to_owned()))?;
             return Ok(Self::Directory(path));
         }
-        // The first call counts; the others find a provider in place, which is as good.
+        // Only the first call installs the provider; later ones fail and find it installed.
         drop(rustls::crypto::ring::default_provider().install_default());
         let options = config.snapshots.environment.iter().map(|(name, value)| (name.to_lowercase(), value.reveal()));
         let (store, prefix) = object_store::parse_url_opts(&url, options).map_err(|error| wrong(error.to_string()))?;
@@ -119,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Several files: where they are, or their contents.
+    /// Several files of a snapshot: their directory, or their contents.
     pub(super) async fn files(&self, seq: Seq, names: impl Iterator<Item = &str>) -> Result<Files, SnapshotError> {
         if let Self::Directory(root) = self {
             return Ok(Files::Directory(root.join(name(seq))));
@@ -131,7 +133,7 @@ impl Store {
         Ok(Files::Memory(contents))
     }
 
-    /// Writes a whole snapshot, in place of one at the same position, as its files come. The last one is the manifest.
+    /// Writes a snapshot as its files arrive, the manifest last. One at the same position is replaced.
     pub(super) async fn write(
         &self,
         seq: Seq,
@@ -193,7 +195,7 @@ impl Store {
     }
 }
 
-/// The names in a directory; none if it is not there.
+/// The names in a directory; none if it does not exist.
 fn list_directory(root: &Path) -> std::io::Result<Vec<String>> {
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
@@ -203,7 +205,7 @@ fn list_directory(root: &Path) -> std::io::Result<Vec<String>> {
     entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Whatever a crash left behind.
+/// Deletes the directories that a crash left.
 fn clear_unfinished(root: &Path) -> std::io::Result<()> {
     for name in list_directory(root)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
         std::fs::remove_dir_all(root.join(name))?;
@@ -228,7 +230,7 @@ fn write_directory(root: &Path, seq: Seq, files: impl Iterator<Item = (String, B
     File::open(root)?.sync_all()
 }
 
-/// Writes files and answers the name of the last. All are on the disk by then, synced on the side: while one is, the next is made.
+/// Writes and syncs files and returns the name of the last. Files are synced on other threads while the next one is encoded.
 fn write_files(directory: &Path, files: impl Iterator<Item = (String, Bytes)>) -> std::io::Result<Option<String>> {
     std::thread::scope(|scope| {
         let (mut syncing, mut last) = (Vec::new(), None);
@@ -243,7 +245,7 @@ fn write_files(directory: &Path, files: impl Iterator<Item = (String, Bytes)>) -
     })
 }
 
-/// In one step from whole to gone, as far as anybody can see.
+/// Renames the directory before it is deleted, so that no reader sees a part of the snapshot.
 fn remove_directory(root: &Path, name: &str) -> std::io::Result<()> {
     let unfinished = root.join(format!("{UNFINISHED}removed-{name}"));
     if unfinished.exists() {

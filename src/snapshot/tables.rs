@@ -1,7 +1,7 @@
-//! One table per kind of thing a state knows: how it becomes columns, and how columns become it again.
+//! The tables of a snapshot: each file converts a part of the state to columns and back.
 //!
-//! To add a part of the state: a file here with its batches and its way back, a line in [`TABLES`], a line in `restore`, its columns
-//! in `docs/snapshots.md`. Whoever forgets one of them is told by a test: the digest of a restored state, or the document, differs.
+//! A new part of the state needs a file here that writes and reads it, a line in [`TABLES`], a line in `restore`, and its columns in
+//! `docs/snapshots.md`. Tests fail if one of them is missing: the digest of a restored state, or the document, differs.
 
 pub(super) mod capabilities;
 pub(super) mod counters;
@@ -18,12 +18,13 @@ use arrow_array::RecordBatch;
 
 use crate::core::state::State;
 
-/// A table and the batches a state fills it with; none if the state has nothing of the kind.
+/// The name of a table and the function that writes it; it returns no batch if the table is to be left out.
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) batches: fn(&State) -> Vec<RecordBatch>,
 }
 
+/// All tables; the long ones are last.
 pub(super) const TABLES: [Table; 23] = [
     Table { name: counters::COUNTERS, batches: counters::counters },
     Table { name: counters::RECORD_IDS, batches: counters::record_ids },

@@ -1,4 +1,4 @@
-//! From a state to the files of a snapshot. Pure work on memory, for a thread that may be busy for a while.
+//! Encodes a state as the files of a snapshot, in memory. It takes a while: call it on a thread that may block.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -6,76 +6,81 @@ use std::thread::ScopedJoinHandle;
 use bytes::Bytes;
 
 use super::error::Unusable;
-use super::fetched::{Fetched, Files};
+use super::fetched::{FetchedSnapshot, Files};
 use super::manifest::{About, FileEntry, Manifest};
 use super::parquet;
 use super::tables::{TABLES, Table};
 use crate::core::state::State;
 
-/// A snapshot on its way to a store.
-pub struct Taken {
+/// An encoded snapshot, ready to be written to a store.
+pub struct EncodedSnapshot {
     pub manifest: Manifest,
     /// In the order of the manifest's entries.
     pub(super) files: Vec<Bytes>,
 }
 
-impl Taken {
-    /// As if it had been written and read.
-    pub fn fetched(self) -> Fetched {
+impl EncodedSnapshot {
+    /// The same as writing it to a store and fetching it.
+    pub fn into_fetched(self) -> FetchedSnapshot {
         let files = self.manifest.files.iter().map(|file| file.name.clone()).zip(self.files).collect();
-        Fetched { manifest: self.manifest, files: Files::Memory(files) }
+        FetchedSnapshot { manifest: self.manifest, files: Files::Memory(files) }
     }
 }
 
-impl TryFrom<Fetched> for Taken {
+impl TryFrom<FetchedSnapshot> for EncodedSnapshot {
     type Error = Unusable;
 
-    /// On its way from one store to another.
-    fn try_from(fetched: Fetched) -> Result<Self, Unusable> {
-        let files = fetched.manifest.files.iter().map(|file| fetched.checked(file)).collect::<Result<_, _>>()?;
+    /// Reads and checks all files, to copy a snapshot from one store to another.
+    fn try_from(fetched: FetchedSnapshot) -> Result<Self, Unusable> {
+        let files = fetched.manifest.files.iter().map(|file| fetched.read_checked(file)).collect::<Result<_, _>>()?;
         Ok(Self { manifest: fetched.manifest, files })
     }
 }
 
-/// Rows of a table, before they are written.
-pub(crate) struct Batches {
+/// The rows of one table.
+pub(crate) struct TableBatches {
     pub(crate) table: &'static str,
     pub(crate) batches: Vec<arrow_array::RecordBatch>,
 }
 
-impl Batches {
+impl TableBatches {
     pub(crate) fn rows(&self) -> u64 {
         self.batches.iter().map(|batch| batch.num_rows() as u64).sum()
     }
 }
 
-/// The tables that a state fills, one after the other.
-pub(crate) fn tables(state: &State) -> impl Iterator<Item = Batches> {
+/// The tables of a state that are not empty.
+pub(crate) fn tables(state: &State) -> impl Iterator<Item = TableBatches> {
     TABLES.iter().filter_map(|table| fill(table, state))
 }
 
-fn fill(table: &Table, state: &State) -> Option<Batches> {
+fn fill(table: &Table, state: &State) -> Option<TableBatches> {
     let batches = (table.batches)(state);
-    (!batches.is_empty()).then_some(Batches { table: table.name, batches })
+    (!batches.is_empty()).then_some(TableBatches { table: table.name, batches })
 }
 
-/// How many steps [`take`] reports: the tables, and the digest.
+/// Number of steps that [`encode_state`] reports: the tables and the digest.
 pub const STEPS: u64 = TABLES.len() as u64 + 1;
 
-/// Takes a snapshot of a state. `done` hears after each step. Two threads make the tables, the long ones first, which are the last of
-/// the list; one of them begins with the digest. More would be in the way of those who publish meanwhile.
-pub fn take(state: &State, about: &About, done: impl Fn() + Sync) -> Taken {
-    take_with(state, about, done, |_, _| ())
+/// Encodes a state as a snapshot; `done` is called after each step. Two threads encode the tables from the end of the list, where
+/// the long ones are; one of them starts with the digest. More threads would slow down publishing.
+pub fn encode_state(state: &State, about: &About, done: impl Fn() + Sync) -> EncodedSnapshot {
+    encode_state_with(state, about, done, |_, _| ())
 }
 
-/// The same; `file` gets every file, by name, as soon as it is made.
-pub(super) fn take_with(state: &State, about: &About, done: impl Fn() + Sync, file: impl Fn(&str, &Bytes) + Sync) -> Taken {
+/// Like [`encode_state`]; `on_file` is called with the name and content of every file as soon as it is encoded.
+pub(super) fn encode_state_with(
+    state: &State,
+    about: &About,
+    done: impl Fn() + Sync,
+    on_file: impl Fn(&str, &Bytes) + Sync,
+) -> EncodedSnapshot {
     let left = AtomicUsize::new(TABLES.len());
     let encode_all = || {
         let mut encoded = Vec::new();
         while let Ok(at) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
             if let Some((entry, bytes)) = encode(&TABLES[at - 1], state) {
-                file(&entry.name, &bytes);
+                on_file(&entry.name, &bytes);
                 encoded.push((at, entry, bytes));
             }
             done();
@@ -92,10 +97,10 @@ pub(super) fn take_with(state: &State, about: &About, done: impl Fn() + Sync, fi
     done();
     encoded.sort_unstable_by_key(|(at, ..)| *at);
     let (entries, files) = encoded.into_iter().map(|(_, entry, bytes)| (entry, bytes)).unzip();
-    Taken { manifest: Manifest::new(state.applied(), digest, about, entries), files }
+    EncodedSnapshot { manifest: Manifest::new(state.applied(), digest, about, entries), files }
 }
 
-/// The file of a table, if the state fills it.
+/// The file of a table; `None` if the table is empty.
 fn encode(table: &Table, state: &State) -> Option<(FileEntry, Bytes)> {
     let filled = fill(table, state)?;
     let bytes = Bytes::from(parquet::encode(&filled.batches));
@@ -108,7 +113,7 @@ fn encode(table: &Table, state: &State) -> Option<(FileEntry, Bytes)> {
     Some((entry, bytes))
 }
 
-/// What a thread made; if it panicked, so does this.
+/// The result of a thread; a panic of the thread is passed on.
 pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

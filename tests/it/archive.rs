@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pml::core::event::{Event, Kind, Record, cloud};
 use pml::core::id::Seq;
 use pml::core::state::State;
-use pml::history::{Appender, Archive, ArchiveError, Written};
+use pml::history::{Archive, ArchiveCounts, ArchiveError, ArchiveWriter};
 use pml::log::EventLog;
 use tempfile::TempDir;
 
@@ -70,8 +70,8 @@ impl Past {
     }
 }
 
-fn append(directory: &Path, records: &[Record]) -> Written {
-    let mut appender = Appender::open(directory).unwrap();
+fn append(directory: &Path, records: &[Record]) -> ArchiveCounts {
+    let mut appender = ArchiveWriter::open(directory).unwrap();
     for record in records {
         appender.push(record).unwrap();
     }
@@ -120,7 +120,7 @@ fn files_are_added_and_never_touched_again() {
     append(home.path(), rest);
     assert_eq!(contents(&before), kept);
     assert_eq!(read(home.path()).unwrap(), past.records);
-    assert_eq!(append(home.path(), &[]), Written::default());
+    assert_eq!(append(home.path(), &[]), ArchiveCounts::default());
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn what_was_not_finished_is_not_there_and_one_export_runs_at_a_time() {
     let home = TempDir::new().unwrap();
     let past = Past::of(10);
     append(home.path(), &past.records[..20]);
-    let mut given_up = Appender::open(home.path()).unwrap();
+    let mut given_up = ArchiveWriter::open(home.path()).unwrap();
     given_up.push(&past.records[20]).unwrap();
-    assert!(matches!(Appender::open(home.path()), Err(ArchiveError::Busy(_))));
+    assert!(matches!(ArchiveWriter::open(home.path()), Err(ArchiveError::Busy(_))));
     drop(given_up);
     assert_eq!(read(home.path()).unwrap(), past.records[..20]);
     append(home.path(), &past.records[20..]);

@@ -28,9 +28,9 @@ fn about(log: Origin) -> About {
 
 fn restored(state: &State) -> State {
     let origin = Origin { first_id: "first".to_owned(), last_id: "last".to_owned() };
-    let taken = snapshot::take(state, &about(origin), || ());
+    let taken = snapshot::encode_state(state, &about(origin), || ());
     assert_eq!(taken.manifest.digest, state.digest().to_string());
-    snapshot::restore(&taken.fetched()).unwrap()
+    snapshot::restore(&taken.into_fetched()).unwrap()
 }
 
 fn apply(state: &mut State, records: &[Record]) {

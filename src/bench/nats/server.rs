@@ -1,4 +1,4 @@
-//! A nats-server that ends with the measurement.
+//! `Server` is a nats-server process that is killed when the measurement ends.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Server {
         bail!("{} does not listen", program.display())
     }
 
-    /// Where it keeps its streams; nobody else writes there.
+    /// The directory of its streams.
     pub(in crate::bench) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -56,7 +56,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         if let Err(error) = ended {
-            tracing::warn!(%error, "cannot end the nats-server of the measurement");
+            tracing::warn!(%error, "cannot stop the nats-server of the measurement");
         }
     }
 }

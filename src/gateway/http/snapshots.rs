@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use super::error::ApiError;
-use crate::snapshot::{Listed, Manifest};
+use crate::snapshot::{ListedSnapshot, Manifest};
 
 pub(super) async fn list(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let snapshots: Vec<Value> = gateway.snapshots.list().await?.iter().map(listed).collect();
@@ -15,11 +15,11 @@ pub(super) async fn list(gateway: Data<Gateway>) -> Result<HttpResponse, ApiErro
 
 /// Answers when the snapshot is written.
 pub(super) async fn create(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(described(&gateway.snapshots.take().await?)))
+    Ok(HttpResponse::Ok().json(described(&gateway.snapshots.take_snapshot().await?)))
 }
 
 /// A snapshot for programs; `problem` says why one cannot be used.
-pub(crate) fn listed(Listed { seq, manifest }: &Listed) -> Value {
+pub(crate) fn listed(ListedSnapshot { seq, manifest }: &ListedSnapshot) -> Value {
     match manifest {
         Ok(manifest) => described(manifest),
         Err(problem) => json!({"seq": seq.0, "problem": problem.to_string()}),

@@ -1,5 +1,5 @@
-//! `capabilities`: procedures, in the order of the log; the row number is the capability's position. `members`: which tools and
-//! capabilities each calls.
+//! The table `capabilities` holds the capabilities in the order of the log; the row number is the capability's position. `members`
+//! holds the tools and capabilities that each one calls.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt16Type;
 use arrow_array::{LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
 
-use super::super::columns::{Columns, Rows, number_lists, optional_texts, text_at, text_lists, texts};
+use super::super::columns::{Columns, TableRows, number_lists, optional_texts, text_at, text_lists, texts};
 use super::super::error::Unreadable;
 use crate::core::capability::{Capabilities, Capability, Status, Structure};
 use crate::core::event::Json;
@@ -62,7 +62,7 @@ pub(super) fn members(state: &State) -> Vec<RecordBatch> {
 /// The columns of `members` that a restore needs.
 pub(in super::super) const MEMBER_NODES: [&str; 2] = ["capability_node", "member_node"];
 
-pub(in super::super) fn read_capabilities(rows: &Rows, members: &Rows) -> Result<Capabilities, Unreadable> {
+pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows) -> Result<Capabilities, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let count = |name| rows.column::<UInt64Array>(name);
     let (ids, names, descriptions, statuses) = (text("capability")?, text("name")?, text("description")?, text("status")?);
@@ -70,7 +70,7 @@ pub(in super::super) fn read_capabilities(rows: &Rows, members: &Rows) -> Result
     let levels = rows.column::<UInt32Array>("level")?;
     let (usage, successes, durations) = (count("usage")?, count("successes")?, count("duration_total_ms")?);
     let (first, last) = (count("first_seq")?, count("last_seq")?);
-    let structures = Structures::of(rows)?;
+    let structures = StructureColumns::from_rows(rows)?;
     let intents = rows.column::<ListArray>("intents")?;
     let mut capabilities = Vec::with_capacity(rows.len());
     for row in 0..rows.len() {
@@ -100,15 +100,16 @@ pub(in super::super) fn read_capabilities(rows: &Rows, members: &Rows) -> Result
     Ok(Capabilities::from_rows(capabilities))
 }
 
-struct Structures<'a> {
-    rows: &'a Rows,
+/// The columns that a capability's structure is read from.
+struct StructureColumns<'a> {
+    rows: &'a TableRows,
     calls: &'a ListArray,
     from: &'a ListArray,
     to: &'a ListArray,
 }
 
-impl<'a> Structures<'a> {
-    fn of(rows: &'a Rows) -> Result<Self, Unreadable> {
+impl<'a> StructureColumns<'a> {
+    fn from_rows(rows: &'a TableRows) -> Result<Self, Unreadable> {
         Ok(Self { rows, calls: rows.column("calls")?, from: rows.column("flow_from")?, to: rows.column("flow_to")? })
     }
 
@@ -125,8 +126,8 @@ impl<'a> Structures<'a> {
     }
 }
 
-/// Members are sorted by capability and then by node, as they are kept.
-fn fill_members(capabilities: &mut [Capability], members: &Rows) -> Result<(), Unreadable> {
+/// Adds the members to their capabilities. The rows are sorted by capability and then by node, like the members in the state.
+fn fill_members(capabilities: &mut [Capability], members: &TableRows) -> Result<(), Unreadable> {
     let [of, nodes] = MEMBER_NODES.map(|name| members.column::<UInt32Array>(name));
     let (of, nodes) = (of?, nodes?);
     let known = capabilities.len();

@@ -1,12 +1,13 @@
-//! `counters`: the numbers of a state that belong to none of its tables. `record_ids`: the id of every record folded, sorted.
+//! The table `counters` holds the numbers of a state that belong to no other table. `record_ids` holds the id of every folded record,
+//! sorted.
 
 use std::collections::BTreeMap;
 
 use arrow_array::{LargeStringArray, RecordBatch, UInt64Array};
 
-use super::super::columns::{Columns, Rows, texts};
+use super::super::columns::{Columns, TableRows, texts};
 use super::super::error::{Unreadable, Unusable};
-use super::super::parquet::Encoded;
+use super::super::parquet::EncodedTable;
 use super::super::take::file_name;
 use crate::core::event::Kind;
 use crate::core::id::{RecordId, Seq};
@@ -16,10 +17,10 @@ use crate::core::state::{Counters, State};
 pub(in super::super) const COUNTERS: &str = "counters";
 pub(in super::super) const RECORD_IDS: &str = "record_ids";
 
-/// Ids that are decoded at once.
-const IDS_AT_ONCE: usize = 16_384;
+/// Ids decoded per batch.
+const BATCH_IDS: usize = 16_384;
 
-fn of_kind(kind: Kind) -> String {
+fn counter_name(kind: Kind) -> String {
     format!("events.{kind}")
 }
 
@@ -41,7 +42,7 @@ pub(super) fn counters(state: &State) -> Vec<RecordBatch> {
         ("logit.examples", logit.examples()),
         ("predictions.scored", scores.total()),
     ];
-    let by_kind = Kind::ALL.into_iter().zip(counts).map(|(kind, count)| (of_kind(kind), count));
+    let by_kind = Kind::ALL.into_iter().zip(counts).map(|(kind, count)| (counter_name(kind), count));
     let rows: Vec<(String, u64)> = named.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(by_kind).collect();
     let columns = Columns::default()
         .with("counter", texts(rows.iter().map(|(name, _)| name)))
@@ -49,11 +50,11 @@ pub(super) fn counters(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-/// The counters by name.
-pub(in super::super) struct Numbers(BTreeMap<String, u64>);
+/// The rows of `counters`, by name.
+pub(in super::super) struct CounterTable(BTreeMap<String, u64>);
 
-impl Numbers {
-    pub(in super::super) fn read(rows: &Rows) -> Result<Self, Unreadable> {
+impl CounterTable {
+    pub(in super::super) fn read(rows: &TableRows) -> Result<Self, Unreadable> {
         let (names, values) = (rows.column::<LargeStringArray>("counter")?, rows.column::<UInt64Array>("value")?);
         Ok(Self((0..rows.len()).map(|row| (names.value(row).to_owned(), values.value(row))).collect()))
     }
@@ -63,11 +64,11 @@ impl Numbers {
         self.0.get(name).copied().ok_or_else(missing)
     }
 
-    /// A kind that is not listed was not known when this was written.
+    /// The counters of the state. A kind without a row did not exist when the snapshot was written.
     pub(in super::super) fn counters(&self) -> Result<Counters, Unreadable> {
         Ok(Counters {
             applied: Seq(self.get("applied_seq")?),
-            counts: Kind::ALL.map(|kind| self.0.get(&of_kind(kind)).copied().unwrap_or(0)),
+            counts: Kind::ALL.map(|kind| self.0.get(&counter_name(kind)).copied().unwrap_or(0)),
             duplicates: self.get("duplicates")?,
             late: self.get("late")?,
         })
@@ -81,11 +82,11 @@ pub(super) fn record_ids(state: &State) -> Vec<RecordBatch> {
     vec![Columns::default().with("id_high", half(64)).with("id_low", half(0)).batch()]
 }
 
-pub(in super::super) fn read_record_ids(file: &Encoded) -> Result<Vec<RecordId>, Unusable> {
+pub(in super::super) fn read_record_ids(file: &EncodedTable) -> Result<Vec<RecordId>, Unusable> {
     let parquet = |source| Unusable::Parquet { file: file_name(RECORD_IDS), source };
     let mut ids: Vec<RecordId> = Vec::with_capacity(file.rows());
-    for batch in file.scan(IDS_AT_ONCE).map_err(parquet)? {
-        let rows = Rows::new(RECORD_IDS, batch.map_err(|error| parquet(error.into()))?);
+    for batch in file.scan(BATCH_IDS).map_err(parquet)? {
+        let rows = TableRows::new(RECORD_IDS, batch.map_err(|error| parquet(error.into()))?);
         let (high, low) = (rows.column::<UInt64Array>("id_high")?.values(), rows.column::<UInt64Array>("id_low")?.values());
         ids.extend(high.iter().zip(low).map(|(&high, &low)| RecordId::from_bits(u128::from(high) << 64 | u128::from(low))));
     }

@@ -1,8 +1,9 @@
-//! `edges`: the tool graph. `transitions`: what followed what. Nodes are numbers, which a restore reads, and names, which people read.
+//! The table `edges` holds the tool graph. `transitions` counts which call followed which. Nodes have a number, which a restore
+//! reads, and a name, for people.
 
 use arrow_array::{Array, Float64Array, LargeStringArray, RecordBatch, UInt32Array, UInt64Array};
 
-use super::super::columns::{Columns, Rows, optional_texts, texts};
+use super::super::columns::{Columns, TableRows, optional_texts, texts};
 use super::super::error::Unreadable;
 use crate::core::graph::edge::{EdgeCounter, EdgeKind};
 use crate::core::graph::transition::{Count, Symbol, Transitions};
@@ -37,7 +38,7 @@ pub(super) fn edges(state: &State) -> Vec<RecordBatch> {
 pub(in super::super) const EDGE_COLUMNS: [&str; 7] =
     ["from_node", "to_node", "kind", "declared", "observations", "successes", "last_seq"];
 
-pub(in super::super) fn read_edges(rows: &Rows) -> Result<ToolGraph, Unreadable> {
+pub(in super::super) fn read_edges(rows: &TableRows) -> Result<ToolGraph, Unreadable> {
     let number = |name| rows.column::<UInt32Array>(name);
     let (from, to, kinds) = (number("from_node")?, number("to_node")?, rows.column::<LargeStringArray>("kind")?);
     let (declared, observations, successes) = (number("declared")?, number("observations")?, number("successes")?);
@@ -57,7 +58,7 @@ pub(in super::super) fn read_edges(rows: &Rows) -> Result<ToolGraph, Unreadable>
     Ok(ToolGraph::from_edges(edges))
 }
 
-/// `start`, `end`, or what is called.
+/// The name of a symbol: `start`, `end`, or the id of a callee.
 pub(super) fn symbol_name(state: &State, symbol: Symbol) -> String {
     match symbol.node() {
         Some(node) => state.callee(node).to_string(),
@@ -84,8 +85,8 @@ pub(super) fn transitions(state: &State) -> Vec<RecordBatch> {
 /// The columns of `transitions` that a restore needs.
 pub(in super::super) const TRANSITION_COLUMNS: [&str; 5] = ["before_symbol", "last_symbol", "next_symbol", "seen", "succeeded"];
 
-/// `totals` are the calls and the ends of runs counted in all.
-pub(in super::super) fn read_transitions(rows: &Rows, totals: (u64, u64)) -> Result<Transitions, Unreadable> {
+/// Reads the transitions; `totals` are the total numbers of calls and of ends of executions.
+pub(in super::super) fn read_transitions(rows: &TableRows, totals: (u64, u64)) -> Result<Transitions, Unreadable> {
     let number = |name| rows.column::<UInt32Array>(name);
     let (before, last, next) = (number("before_symbol")?, number("last_symbol")?, number("next_symbol")?);
     let (seen, succeeded) = (number("seen")?, number("succeeded")?);

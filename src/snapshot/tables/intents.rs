@@ -1,5 +1,5 @@
-//! `intents`: the intents remembered, oldest first, and what succeeded when they were seen. `ways`: the sequences of calls that runs
-//! with an intent went through, in the order of the intents, the way gone last at the end.
+//! The table `intents` holds the intents in the memory, oldest first, with the callees that succeeded. `ways` holds the call
+//! sequences of the executions with each intent, in the order of the intents, the most recent one last.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{BooleanArray, FixedSizeBinaryArray, LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
 
-use super::super::columns::{Columns, Rows, number_lists, text_lists, texts};
+use super::super::columns::{Columns, TableRows, number_lists, text_lists, texts};
 use super::super::error::Unreadable;
 use super::vectors::{hash_at, hashes};
 use crate::core::graph::Node;
@@ -56,7 +56,7 @@ pub(super) fn ways(state: &State) -> Vec<RecordBatch> {
 pub(in super::super) const WAY_COLUMNS: [&str; 7] =
     ["intent_number", "call_nodes", "ended", "times", "succeeded", "last_seq", "execution"];
 
-fn read_ways(rows: &Rows) -> Result<BTreeMap<u64, Vec<CallSequence>>, Unreadable> {
+fn read_ways(rows: &TableRows) -> Result<BTreeMap<u64, Vec<CallSequence>>, Unreadable> {
     let (numbers, nodes) = (rows.column::<UInt64Array>("intent_number")?, rows.column::<ListArray>("call_nodes")?);
     let (ended, executions) = (rows.column::<BooleanArray>("ended")?, rows.column::<LargeStringArray>("execution")?);
     let (times, succeeded) = (rows.column::<UInt32Array>("times")?, rows.column::<UInt32Array>("succeeded")?);
@@ -79,7 +79,7 @@ fn read_ways(rows: &Rows) -> Result<BTreeMap<u64, Vec<CallSequence>>, Unreadable
 /// The columns of `intents` that a restore needs.
 pub(in super::super) const INTENT_COLUMNS: [&str; 6] = ["number", "intent", "text_hash", "runs", "used_nodes", "used_times"];
 
-pub(in super::super) fn read_intents(rows: &Rows, ways: &Rows, next: u64) -> Result<Memory, Unreadable> {
+pub(in super::super) fn read_intents(rows: &TableRows, ways: &TableRows, next: u64) -> Result<Memory, Unreadable> {
     let (numbers, intents) = (rows.column::<UInt64Array>("number")?, rows.column::<LargeStringArray>("intent")?);
     let (hashes, runs) = (rows.column::<FixedSizeBinaryArray>("text_hash")?, rows.column::<UInt32Array>("runs")?);
     let (nodes, times) = (rows.column::<ListArray>("used_nodes")?, rows.column::<ListArray>("used_times")?);

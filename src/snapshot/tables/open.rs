@@ -1,12 +1,12 @@
-//! `open_executions` and `open_steps`: what is under way. The facts themselves are kept in the log's own form (`*_record`), so that
-//! nothing of them is lost; the other columns are for people.
+//! The tables `open_executions` and `open_steps` hold the executions that are not closed. The facts are stored in the log's own form
+//! (`*_record`), so that nothing of them is lost; the other columns are for people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{Array, LargeBinaryArray, LargeStringArray, RecordBatch, TimestampMicrosecondArray};
 
-use super::super::columns::{Columns, Rows, optional_texts, optional_times, text_at, texts, time_at};
+use super::super::columns::{Columns, TableRows, optional_texts, optional_times, text_at, texts, time_at};
 use super::super::error::Unreadable;
 use crate::core::event::{Event, NewRecord, stored};
 use crate::core::id::{ExecutionId, Seq};
@@ -17,13 +17,13 @@ use crate::core::trace::{OpenExecution, OpenStep};
 pub(in super::super) const OPEN_EXECUTIONS: &str = "open_executions";
 pub(in super::super) const OPEN_STEPS: &str = "open_steps";
 
-/// By the text of the id, so that the same state gives the same file.
+/// The open executions sorted by the text of the id, so that the same state gives the same file.
 fn sorted(state: &State) -> BTreeMap<&str, &OpenExecution> {
     state.executions.iter().map(|(execution, open)| (execution.as_str(), open)).collect()
 }
 
-fn record(fact: Option<&Arc<NewRecord>>) -> Option<Vec<u8>> {
-    // When the log took it is the log's to know.
+fn encode_fact(fact: Option<&Arc<NewRecord>>) -> Option<Vec<u8>> {
+    // The time of the append is in the log and not part of the state.
     fact.map(|fact| stored::encode(fact, Timestamp::from_micros(0)))
 }
 
@@ -40,8 +40,8 @@ pub(super) fn open_executions(state: &State) -> Vec<RecordBatch> {
         .with_optional("intent", optional_texts(rows().map(intent)))
         .with_optional("started", optional_times(rows().map(|row| time(&row.started))))
         .with_optional("finished", optional_times(rows().map(|row| time(&row.finished))))
-        .with_optional("started_record", rows().map(|row| record(row.started.as_ref())).collect::<LargeBinaryArray>())
-        .with_optional("finished_record", rows().map(|row| record(row.finished.as_ref())).collect::<LargeBinaryArray>());
+        .with_optional("started_record", rows().map(|row| encode_fact(row.started.as_ref())).collect::<LargeBinaryArray>())
+        .with_optional("finished_record", rows().map(|row| encode_fact(row.finished.as_ref())).collect::<LargeBinaryArray>());
     vec![columns.batch()]
 }
 
@@ -55,11 +55,14 @@ pub(super) fn open_steps(state: &State) -> Vec<RecordBatch> {
         .with_optional("started", optional_times(rows().map(|(_, step)| step.started.map(|(time, _)| time))))
         .with_optional("started_id", optional_texts(rows().map(|(_, step)| step.started.map(|(_, id)| id.to_string()))))
         .with_optional("finished", optional_times(rows().map(|(_, step)| step.finished.as_ref().map(|fact| fact.time))))
-        .with_optional("finished_record", rows().map(|(_, step)| record(step.finished.as_ref())).collect::<LargeBinaryArray>());
+        .with_optional(
+            "finished_record",
+            rows().map(|(_, step)| encode_fact(step.finished.as_ref())).collect::<LargeBinaryArray>(),
+        );
     vec![columns.batch()]
 }
 
-fn fact_at(rows: &Rows, name: &'static str, row: usize) -> Result<Option<Arc<NewRecord>>, Unreadable> {
+fn fact_at(rows: &TableRows, name: &'static str, row: usize) -> Result<Option<Arc<NewRecord>>, Unreadable> {
     let column = rows.column::<LargeBinaryArray>(name)?;
     if column.is_null(row) {
         return Ok(None);
@@ -68,7 +71,10 @@ fn fact_at(rows: &Rows, name: &'static str, row: usize) -> Result<Option<Arc<New
     Ok(Some(record.fact))
 }
 
-pub(in super::super) fn read_open(executions: &Rows, steps: &Rows) -> Result<Vec<(ExecutionId, OpenExecution)>, Unreadable> {
+pub(in super::super) fn read_open(
+    executions: &TableRows,
+    steps: &TableRows,
+) -> Result<Vec<(ExecutionId, OpenExecution)>, Unreadable> {
     let mut steps_of = read_open_steps(steps)?;
     let ids = executions.column::<LargeStringArray>("execution")?;
     let mut open = Vec::with_capacity(executions.len());
@@ -84,8 +90,8 @@ pub(in super::super) fn read_open(executions: &Rows, steps: &Rows) -> Result<Vec
     Ok(open)
 }
 
-/// By execution. The rows of one execution are sorted by step, as they are kept.
-fn read_open_steps(rows: &Rows) -> Result<BTreeMap<&str, Vec<OpenStep>>, Unreadable> {
+/// The open steps by execution. The rows of one execution are sorted by step, like the steps in the state.
+fn read_open_steps(rows: &TableRows) -> Result<BTreeMap<&str, Vec<OpenStep>>, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let (executions, ids, tools, started_ids) = (text("execution")?, text("step")?, text("tool")?, text("started_id")?);
     let started = rows.column::<TimestampMicrosecondArray>("started")?;

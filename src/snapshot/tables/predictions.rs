@@ -1,12 +1,12 @@
-//! `parameters`: the weights of the model that predicts, and the curvature by which they learn. `thresholds`: how predictions of each
-//! outcome fared. `predictions`, `open_predictions`, `scores`: what was predicted, what waits for its outcome, and how it went.
+//! The table `parameters` holds the weights and the curvature of the ranker. `thresholds` holds the hits and misses of each outcome.
+//! `predictions`, `open_predictions` and `scores` hold the impressions, those not yet scored, and the scores.
 
 use arrow_array::builder::{ListBuilder, UInt32Builder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type};
 use arrow_array::{Float64Array, LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
 
-use super::super::columns::{Columns, Rows, number_lists, optional_texts, text_at, text_lists, texts};
+use super::super::columns::{Columns, TableRows, number_lists, optional_texts, text_at, text_lists, texts};
 use super::super::error::Unreadable;
 use super::graph::symbol_name;
 use crate::core::graph::transition::Symbol;
@@ -42,7 +42,7 @@ pub(super) fn parameters(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-pub(in super::super) fn read_parameters(rows: &Rows, examples: u64) -> Result<Logit, Unreadable> {
+pub(in super::super) fn read_parameters(rows: &TableRows, examples: u64) -> Result<Logit, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let (parameters, signals, others) = (text("parameter")?, text("signal")?, text("other_signal")?);
     let values = rows.column::<Float64Array>("value")?;
@@ -74,7 +74,7 @@ pub(super) fn thresholds(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-pub(in super::super) fn read_thresholds(rows: &Rows) -> Result<Thresholds, Unreadable> {
+pub(in super::super) fn read_thresholds(rows: &TableRows) -> Result<Thresholds, Unreadable> {
     let symbols = rows.column::<UInt32Array>("outcome_symbol")?;
     let (alpha, beta) = (rows.column::<Float64Array>("alpha")?, rows.column::<Float64Array>("beta")?);
     let posterior = |row: usize| Posterior { alpha: alpha.value(row), beta: beta.value(row) };
@@ -102,11 +102,11 @@ pub(super) fn predictions(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-fn id_at(rows: &Rows, column: &LargeStringArray, row: usize) -> Result<RecordId, Unreadable> {
+fn id_at(rows: &TableRows, column: &LargeStringArray, row: usize) -> Result<RecordId, Unreadable> {
     column.value(row).parse().map_err(|problem| rows.unreadable("prediction", problem))
 }
 
-fn read_served(rows: &Rows) -> Result<Vec<(RecordId, Impression)>, Unreadable> {
+fn read_served(rows: &TableRows) -> Result<Vec<(RecordId, Impression)>, Unreadable> {
     let (ids, executions) = (rows.column::<LargeStringArray>("prediction")?, rows.column::<LargeStringArray>("execution")?);
     let (based_on, calls) = (rows.column::<UInt64Array>("based_on_seq")?, rows.column::<UInt64Array>("calls")?);
     let (symbols, chances) = (rows.column::<ListArray>("ranked_symbols")?, rows.column::<ListArray>("ranked_p")?);
@@ -133,7 +133,7 @@ pub(super) fn open_predictions(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-fn read_open(rows: &Rows) -> Result<Vec<(ExecutionId, RecordId)>, Unreadable> {
+fn read_open(rows: &TableRows) -> Result<Vec<(ExecutionId, RecordId)>, Unreadable> {
     let (executions, ids) = (rows.column::<LargeStringArray>("execution")?, rows.column::<LargeStringArray>("prediction")?);
     let open = |row: usize| {
         let execution = executions.value(row).parse().map_err(|problem| rows.unreadable("execution", problem))?;
@@ -153,9 +153,9 @@ pub(super) fn scores(state: &State) -> Vec<RecordBatch> {
 }
 
 pub(in super::super) fn read_scores(
-    served: &Rows,
-    open: &Rows,
-    rows: &Rows,
+    served: &TableRows,
+    open: &TableRows,
+    rows: &TableRows,
     total: u64,
 ) -> Result<ImpressionScores, Unreadable> {
     let (seqs, ranks) = (rows.column::<UInt64Array>("seq")?, rows.column::<UInt32Array>("rank")?);

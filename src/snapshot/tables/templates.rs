@@ -1,9 +1,9 @@
-//! `templates`: the workflow templates that are loaded.
+//! The table `templates` holds the loaded workflow templates.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{LargeStringArray, ListArray, RecordBatch};
 
-use super::super::columns::{Columns, Rows, text_lists, texts};
+use super::super::columns::{Columns, TableRows, text_lists, texts};
 use super::super::error::Unreadable;
 use crate::core::event::TemplateLoaded;
 use crate::core::id::ToolId;
@@ -26,7 +26,7 @@ pub(super) fn templates(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-pub(in super::super) fn read_templates(rows: &Rows) -> Result<Templates, Unreadable> {
+pub(in super::super) fn read_templates(rows: &TableRows) -> Result<Templates, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let (names, descriptions, checksums) = (text("template")?, text("description")?, text("checksum")?);
     let (before, after) = (rows.column::<ListArray>("before")?, rows.column::<ListArray>("after")?);

@@ -1,10 +1,10 @@
-//! `tools`: every tool pml has heard of, in the order of the log. The row number is the tool's position.
+//! The table `tools` holds every tool that the log mentions, in the order of the log. The row number is the tool's position.
 
 use std::sync::Arc;
 
 use arrow_array::{Array, BooleanArray, LargeStringArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array};
 
-use super::super::columns::{Columns, Rows, optional_texts, optional_times, text_at, texts, time_at};
+use super::super::columns::{Columns, TableRows, optional_texts, optional_times, text_at, texts, time_at};
 use super::super::error::Unreadable;
 use crate::core::event::{Json, ToolAnnotations, ToolRegistered};
 use crate::core::graph::Node;
@@ -46,7 +46,7 @@ pub(super) fn tools(state: &State) -> Vec<RecordBatch> {
     vec![columns.batch()]
 }
 
-pub(in super::super) fn read_tools(rows: &Rows) -> Result<Tools, Unreadable> {
+pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let flag = |name| rows.column::<BooleanArray>(name);
     let count = |name| rows.column::<UInt64Array>(name);

@@ -1,7 +1,6 @@
-//! `traces`: the executions closed last, oldest first. `steps`: their steps, in the order of the traces and of the steps within them.
+//! The table `traces` holds the most recently closed executions, oldest first. `steps` holds their steps, in the order of the traces.
 //!
-//! A start reads nothing of them but the ids: [`Packed`] keeps both files as they are and decodes the pages of one trace when
-//! somebody asks for it.
+//! A start reads only their ids: [`TraceFiles`] keeps both files encoded and decodes the pages of one trace when it is needed.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,9 +11,9 @@ use arrow_array::{
     Array, BooleanArray, LargeStringArray, ListArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
 
-use super::super::columns::{Columns, Rows, TextLists, text_at, times};
+use super::super::columns::{Columns, TableRows, TextLists, text_at, times};
 use super::super::error::{Unreadable, Unusable};
-use super::super::parquet::Encoded;
+use super::super::parquet::EncodedTable;
 use crate::core::event::{TraceCompleted, TraceStep};
 use crate::core::id::{SessionId, StepId};
 use crate::core::state::State;
@@ -24,10 +23,10 @@ use crate::core::trace::closed::{Closed, Pack, PackedTraces};
 pub(in super::super) const TRACES: &str = "traces";
 pub(in super::super) const STEPS: &str = "steps";
 
-/// What was packed when the state was restored, less what is forgotten; then what was folded since.
+/// The traces that are still packed since the state was restored, without forgotten ones, then those folded since.
 pub(super) fn traces(state: &State) -> Vec<RecordBatch> {
     let closed = state.executions.closed();
-    let kept = Packed::of(closed).map(|(packed, gone)| {
+    let kept = TraceFiles::from_closed(closed).map(|(packed, gone)| {
         let batch = packed.traces.read(&[]).expect("it was read when the state was restored");
         batch.slice(gone, batch.num_rows() - gone)
     });
@@ -36,7 +35,7 @@ pub(super) fn traces(state: &State) -> Vec<RecordBatch> {
 
 pub(super) fn steps(state: &State) -> Vec<RecordBatch> {
     let closed = state.executions.closed();
-    let kept = Packed::of(closed).map(|(packed, gone)| {
+    let kept = TraceFiles::from_closed(closed).map(|(packed, gone)| {
         let batch = packed.steps.read(&[]).expect("it was read when the state was restored");
         let gone = packed.first_step[gone];
         batch.slice(gone, batch.num_rows() - gone)
@@ -44,7 +43,7 @@ pub(super) fn steps(state: &State) -> Vec<RecordBatch> {
     kept.into_iter().chain([step_rows(closed.folded())]).collect()
 }
 
-/// Trace by trace, not column by column: there are many, all over the memory, and each is fetched once.
+/// Builds the rows trace by trace, not column by column, so that each trace, which may be anywhere in memory, is read once.
 fn trace_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBatch {
     let mut texts: [LargeStringBuilder; 5] = Default::default();
     let mut flags: [BooleanBuilder; 2] = Default::default();
@@ -108,17 +107,18 @@ fn step_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBatc
         .batch()
 }
 
-/// Both files, and where the steps of each trace begin.
+/// The files of both tables, and the first step of each trace.
 #[derive(Debug)]
-pub(in super::super) struct Packed {
-    traces: Encoded,
-    steps: Encoded,
-    /// One more than there are traces.
+pub(in super::super) struct TraceFiles {
+    traces: EncodedTable,
+    steps: EncodedTable,
+    /// One entry per trace and one for the end.
     first_step: Vec<usize>,
 }
 
-impl Packed {
-    fn of(closed: &Closed) -> Option<(&Self, usize)> {
+impl TraceFiles {
+    /// The packed traces of a state and how many of them are forgotten.
+    fn from_closed(closed: &Closed) -> Option<(&Self, usize)> {
         let (packed, gone) = closed.pack()?;
         let packed: &dyn Any = packed;
         Some((packed.downcast_ref().expect("only snapshots pack traces"), gone))
@@ -126,33 +126,33 @@ impl Packed {
 
     fn trace(&self, row: usize) -> Result<TraceCompleted, Unusable> {
         let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
-        let trace = Rows::new(TRACES, self.traces.read_range(row, row + 1).map_err(parquet)?);
+        let trace = TableRows::new(TRACES, self.traces.read_range(row, row + 1).map_err(parquet)?);
         let (from, to) = (self.first_step[row], self.first_step[row + 1]);
-        let steps = Rows::new(STEPS, self.steps.read_range(from, to).map_err(parquet)?);
+        let steps = TableRows::new(STEPS, self.steps.read_range(from, to).map_err(parquet)?);
         Ok(read_trace(&trace, 0, read_steps(&steps, 0, to - from)?)?)
     }
 
-    /// Every trace, oldest first.
+    /// Decodes every trace, oldest first.
     pub(in super::super) fn all(&self) -> Result<Vec<TraceCompleted>, Unusable> {
         let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
-        let traces = Rows::new(TRACES, self.traces.read(&[]).map_err(parquet)?);
-        let steps = Rows::new(STEPS, self.steps.read(&[]).map_err(parquet)?);
+        let traces = TableRows::new(TRACES, self.traces.read(&[]).map_err(parquet)?);
+        let steps = TableRows::new(STEPS, self.steps.read(&[]).map_err(parquet)?);
         let trace =
             |row: usize| Ok(read_trace(&traces, row, read_steps(&steps, self.first_step[row], self.first_step[row + 1])?)?);
         (0..traces.len()).map(trace).collect()
     }
 }
 
-impl PackedTraces for Packed {
+impl PackedTraces for TraceFiles {
     fn unpack(&self, row: usize) -> TraceCompleted {
-        self.trace(row).expect("the files are as they were written: their hashes were checked")
+        self.trace(row).expect("the files are unchanged: their hashes were checked")
     }
 }
 
-/// Takes both files as the closed executions.
-pub(in super::super) fn pack(traces: Encoded, steps: Encoded) -> Result<Closed, Unusable> {
+/// Makes the closed executions from both files; only ids and step counts are read.
+pub(in super::super) fn pack(traces: EncodedTable, steps: EncodedTable) -> Result<Closed, Unusable> {
     let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
-    let rows = Rows::new(TRACES, traces.read(&["execution", "steps"]).map_err(parquet)?);
+    let rows = TableRows::new(TRACES, traces.read(&["execution", "steps"]).map_err(parquet)?);
     let (executions, counts) = (rows.column::<LargeStringArray>("execution")?, rows.column::<UInt32Array>("steps")?);
     let mut first_step = Vec::with_capacity(rows.len() + 1);
     first_step.push(0);
@@ -166,13 +166,13 @@ pub(in super::super) fn pack(traces: Encoded, steps: Encoded) -> Result<Closed, 
     }
     let ids = String::from_utf8(executions.value_data().to_vec()).map_err(|error| rows.unreadable("execution", error))?;
     let ends = executions.value_offsets()[1..].iter().map(|end| usize::try_from(*end).unwrap_or(0)).collect();
-    Ok(Closed::packed(Pack::new(ids, ends, Arc::new(Packed { traces, steps, first_step }))))
+    Ok(Closed::packed(Pack::new(ids, ends, Arc::new(TraceFiles { traces, steps, first_step }))))
 }
 
 /// Every trace of a state, oldest first.
 pub(in super::super) fn all(state: &State) -> Result<Vec<TraceCompleted>, Unusable> {
     let closed = state.executions.closed();
-    let mut traces = match Packed::of(closed) {
+    let mut traces = match TraceFiles::from_closed(closed) {
         Some((packed, gone)) => packed.all()?.split_off(gone),
         None => Vec::new(),
     };
@@ -180,7 +180,7 @@ pub(in super::super) fn all(state: &State) -> Result<Vec<TraceCompleted>, Unusab
     Ok(traces)
 }
 
-fn read_trace(rows: &Rows, row: usize, steps: Vec<TraceStep>) -> Result<TraceCompleted, Unreadable> {
+fn read_trace(rows: &TableRows, row: usize, steps: Vec<TraceStep>) -> Result<TraceCompleted, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let flag = |name| Ok(rows.column::<BooleanArray>(name)?.value(row));
     let time = |name| Ok(Timestamp::from_micros(rows.column::<TimestampMicrosecondArray>(name)?.value(row)));
@@ -199,7 +199,7 @@ fn read_trace(rows: &Rows, row: usize, steps: Vec<TraceStep>) -> Result<TraceCom
     })
 }
 
-fn read_steps(rows: &Rows, from: usize, to: usize) -> Result<Vec<TraceStep>, Unreadable> {
+fn read_steps(rows: &TableRows, from: usize, to: usize) -> Result<Vec<TraceStep>, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
     let (ids, tools, error_kinds) = (text("step")?, text("tool")?, text("error_kind")?);
     let depends_on = rows.column::<ListArray>("depends_on")?;

@@ -1,5 +1,5 @@
-//! `texts`: every text that somebody needs the vector of. `models`: whose vectors serve, and whose are to take over. `embeddings` and
-//! `embeddings_coming`: the vectors themselves, one table per model, because each has a length of its own.
+//! The table `texts` holds every text that needs a vector. `models` holds the model whose vectors are used and the one that will
+//! replace it. `embeddings` and `embeddings_coming` hold the vectors, one table per model, because their lengths differ.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use arrow_array::builder::{FixedSizeBinaryBuilder, FixedSizeListBuilder, Float32
 use arrow_array::{FixedSizeBinaryArray, LargeStringArray, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field};
 
-use super::super::columns::{Columns, Rows, texts as text_column};
+use super::super::columns::{Columns, TableRows, texts as text_column};
 use super::super::error::{Unreadable, Unusable};
-use super::super::parquet::Encoded;
+use super::super::parquet::EncodedTable;
 use super::super::take::file_name;
 use crate::core::state::State;
 use crate::core::vectors::{TextHash, VectorTable, Vectors};
@@ -19,10 +19,10 @@ pub(in super::super) const MODELS: &str = "models";
 /// The tables of vectors, in the order of [`ROLES`].
 pub(in super::super) const EMBEDDINGS: [&str; 2] = ["embeddings", "embeddings_coming"];
 
-/// Vectors that are decoded at once: a kilobyte or more each.
-const VECTORS_AT_ONCE: usize = 512;
+/// Vectors decoded per batch, a kilobyte or more each.
+const BATCH_VECTORS: usize = 512;
 
-/// What a model's vectors are there for.
+/// The roles of models: in use, or about to replace the one in use.
 const ROLES: [&str; 2] = ["serving", "coming"];
 
 pub(super) fn hashes(values: impl Iterator<Item = TextHash>) -> FixedSizeBinaryArray {
@@ -33,7 +33,7 @@ pub(super) fn hashes(values: impl Iterator<Item = TextHash>) -> FixedSizeBinaryA
     builder.finish()
 }
 
-pub(super) fn hash_at(rows: &Rows, column: &FixedSizeBinaryArray, row: usize) -> Result<TextHash, Unreadable> {
+pub(super) fn hash_at(rows: &TableRows, column: &FixedSizeBinaryArray, row: usize) -> Result<TextHash, Unreadable> {
     let bytes = column.value(row).try_into().map_err(|_| rows.unreadable("text_hash", "does not hold 32 bytes"))?;
     Ok(TextHash::from_bytes(bytes))
 }
@@ -60,7 +60,7 @@ fn length(table: &VectorTable) -> u32 {
     u32::try_from(table.dim).expect("vectors have thousands of numbers at most")
 }
 
-/// The vectors of one role; none if there is no such model. Vectors without numbers have no column.
+/// The vectors of one role; no batch if there is no such model. Vectors of length 0 have no column.
 pub(super) fn embeddings(state: &State, role: usize) -> Vec<RecordBatch> {
     let Some(table) = state.vectors.tables()[role] else { return Vec::new() };
     let columns = Columns::default().with("text_hash", hashes(table.vectors.keys().copied()));
@@ -77,11 +77,11 @@ pub(super) fn embeddings(state: &State, role: usize) -> Vec<RecordBatch> {
     vec![columns.with("vector", vectors.finish()).batch()]
 }
 
-/// `embeddings` are the tables of vectors that are there, in the order of the roles.
+/// Reads the vectors; `embeddings` are the tables that exist, in the order of [`ROLES`].
 pub(in super::super) fn read_vectors(
-    texts: &Rows,
-    models: &Rows,
-    embeddings: [Option<Encoded>; 2],
+    texts: &TableRows,
+    models: &TableRows,
+    embeddings: [Option<EncodedTable>; 2],
 ) -> Result<Vectors, Unusable> {
     let (hashes, spelled) = (texts.column::<FixedSizeBinaryArray>("text_hash")?, texts.column::<LargeStringArray>("text")?);
     let wanted = texts.column::<UInt32Array>("wanted")?;
@@ -103,20 +103,20 @@ pub(in super::super) fn read_vectors(
 
 type Embeddings = Vec<(TextHash, Arc<[f32]>)>;
 
-fn read_embeddings(table: &'static str, file: &Encoded, dim: usize) -> Result<Embeddings, Unusable> {
+fn read_embeddings(table: &'static str, file: &EncodedTable, dim: usize) -> Result<Embeddings, Unusable> {
     let parquet = |source| Unusable::Parquet { file: file_name(table), source };
-    let rows = Rows::new(table, file.read(&["text_hash"]).map_err(parquet)?);
+    let rows = TableRows::new(table, file.read(&["text_hash"]).map_err(parquet)?);
     let hashes = rows.column::<FixedSizeBinaryArray>("text_hash")?;
     let mut vectors: Vec<Arc<[f32]>> = Vec::with_capacity(rows.len());
     if dim == 0 {
         vectors.resize_with(rows.len(), Arc::default);
     } else {
         let mut fit = true;
-        let take = |lists: usize, numbers: &[f32]| {
+        let visit = |lists: usize, numbers: &[f32]| {
             fit &= numbers.len() == lists * dim;
             vectors.extend(numbers.chunks_exact(dim).map(Arc::from));
         };
-        file.lists("vector", VECTORS_AT_ONCE, take).map_err(parquet)?;
+        file.visit_lists("vector", BATCH_VECTORS, visit).map_err(parquet)?;
         if !fit || vectors.len() != rows.len() {
             return Err(rows.unreadable("vector", format!("does not hold lists of {dim}, the length of the model's")).into());
         }
