@@ -23,6 +23,12 @@ use super::trace::Executions;
 use super::vectors::{TextHash, Vectors};
 pub use rows::Counters;
 
+/// Version of the fold. Raise it by one with every change after which some log folds into another state than before: in `apply`, in
+/// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
+/// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
+/// digest of a log to this number.
+pub const FOLD: u32 = 1;
+
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {

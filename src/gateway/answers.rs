@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::dto::{CapabilityDto, EdgeDto, ToolDto};
 use crate::core::event::Kind;
-use crate::core::state::State;
+use crate::core::state::{FOLD, State};
 
 const PAGE_DEFAULT: usize = 100;
 pub(super) const PAGE_MAX: usize = 1_000;
@@ -100,6 +100,7 @@ pub(crate) fn state(view: &State) -> Value {
     json!({
         "applied_seq": view.applied().0,
         "digest": view.digest().to_string(),
+        "fold": FOLD,
         "events": kinds,
         "duplicates": view.duplicates(),
         "late": view.late(),

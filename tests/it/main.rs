@@ -22,6 +22,7 @@ mod embedding;
 mod emit;
 mod faulty_log;
 mod fold;
+mod fold_version;
 mod given;
 mod golden;
 mod history;
