@@ -40,8 +40,13 @@ impl Views {
 
     /// The first view that holds everything up to `seq`; `None` if the fold stopped before it got there.
     pub async fn at_least(&self, seq: Seq) -> Option<Arc<State>> {
+        self.first(|view| view.applied() >= seq).await
+    }
+
+    /// The first view, from the present one on, that is as `wanted`; `None` if the fold stopped before there was one.
+    pub(crate) async fn first(&self, mut wanted: impl FnMut(&State) -> bool) -> Option<Arc<State>> {
         let mut receiver = self.0.clone();
-        let view = receiver.wait_for(|view| view.applied() >= seq).await.ok()?;
+        let view = receiver.wait_for(|view| wanted(view)).await.ok()?;
         Some(Arc::clone(&view))
     }
 }

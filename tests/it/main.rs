@@ -20,6 +20,7 @@ mod discover;
 mod embed;
 mod embedding;
 mod emit;
+mod eval;
 mod faulty_log;
 mod fold;
 mod fold_version;
