@@ -7,6 +7,8 @@ mod learn;
 mod rows;
 mod served;
 
+use std::collections::BTreeMap;
+
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{Digestible, StateDigest, Writer};
 use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
@@ -129,7 +131,11 @@ impl State {
     /// `provides` only, because order is not dependency).
     fn declare(&mut self, event: &CapabilityDeclared, seq: Seq) {
         let nodes = &event.structure.nodes;
-        let position = |id: &StepId| nodes.iter().position(|node| node.id == *id);
+        let mut positions: BTreeMap<&StepId, usize> = BTreeMap::new();
+        for (at, node) in nodes.iter().enumerate() {
+            positions.entry(&node.id).or_insert(at);
+        }
+        let position = |id: &StepId| positions.get(id).copied();
         let flow: Vec<(usize, usize)> = event
             .structure
             .edges
