@@ -82,11 +82,14 @@ impl<'a> Learner<'a> {
             for fact in waiting {
                 match self.publish(fact) {
                     Ok(record) => written.extend(record),
-                    Err((fact, refused)) if refused.may_heal() => {
+                    Err(refused) => {
+                        let (fact, refused) = *refused;
+                        if !refused.may_heal() {
+                            return Err(LearnError::refused(fact.id, refused));
+                        }
                         refusal.get_or_insert((fact.id, refused));
                         held.push(fact);
                     }
-                    Err((fact, refused)) => return Err(LearnError::refused(fact.id, refused)),
                 }
             }
             // What came before something it refers to is looked at again, as long as that helps.
@@ -101,14 +104,14 @@ impl<'a> Learner<'a> {
     }
 
     /// The record of an event that is admitted; none if the log held its id already.
-    fn publish(&mut self, mut fact: NewRecord) -> Result<Option<Record>, (NewRecord, Refusal)> {
+    fn publish(&mut self, mut fact: NewRecord) -> Result<Option<Record>, Box<(NewRecord, Refusal)>> {
         if self.state.knows(fact.id) {
             return Ok(None);
         }
         let checked = intake::check(&mut fact, &self.limits);
         match checked.and_then(|()| admit(&self.state.executions, &fact.event, &self.limits)) {
             Ok(()) => Ok(Some(self.append(fact))),
-            Err(refusal) => Err((fact, refusal)),
+            Err(refusal) => Err(Box::new((fact, refusal))),
         }
     }
 
