@@ -8,10 +8,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pml::config::Config;
 use pml::core::event::{
-    Event, ExecutionFinished, ExecutionStarted, NewRecord, Record, StepFinished, ToolRegistered, cloud, stored,
+    Event, ExecutionFinished, ExecutionStarted, NewRecord, Record, StepFinished, StepStarted, ToolRegistered, cloud, stored,
 };
-use pml::core::id::{RecordId, Seq};
+use pml::core::execution::admit;
+use pml::core::id::{Callee, ExecutionId, RecordId, Seq, StepId};
+use pml::core::intake::Limits;
 use pml::core::state::State;
 use pml::core::time::Timestamp;
 use pml::core::trace::Executions;
@@ -73,7 +76,7 @@ fn history() -> Vec<Record> {
     for number in 0..EXECUTIONS {
         // A multiplier prime to the count spreads the executions over the procedures without a random generator.
         let procedure = number * 617 % 211;
-        let execution: pml::core::id::ExecutionId = format!("execution-{number}").parse().unwrap();
+        let execution: ExecutionId = format!("execution-{number}").parse().unwrap();
         let intent = format!("carry out procedure {procedure}");
         let start = ExecutionStarted { execution: execution.clone(), intent, session: None, agent: None, parent: None };
         open.apply(&append(Event::ExecutionStarted(start)));
@@ -117,5 +120,84 @@ fn fold(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, codec, fold);
+const WIDE_STEPS: usize = 1_000;
+
+/// The events of the execution that costs most within the limits: every step was announced, and uses the output of all before it. Those
+/// that `limits` refuse are left out.
+fn wide(limits: &Limits) -> (Vec<Arc<NewRecord>>, Executions) {
+    let execution: ExecutionId = "wide".parse().unwrap();
+    let names: Vec<StepId> = (0..WIDE_STEPS).map(|step| format!("s{step:03}").parse().unwrap()).collect();
+    let tools: Vec<Callee> = (0..TOOLS).map(|number| tool(number).parse().unwrap()).collect();
+    let intent = "use everything".to_owned();
+    let started = ExecutionStarted { execution: execution.clone(), intent, session: None, agent: None, parent: None };
+    let announced = names.iter().zip(tools.iter().cycle()).map(|(step, tool)| {
+        Event::StepStarted(StepStarted {
+            execution: execution.clone(),
+            step: step.clone(),
+            tool: tool.clone(),
+            arguments: None,
+        })
+    });
+    let done = names.iter().zip(tools.iter().cycle()).enumerate().map(|(at, (step, tool))| {
+        Event::StepFinished(StepFinished {
+            execution: execution.clone(),
+            step: step.clone(),
+            tool: tool.clone(),
+            depends_on: names[..at].to_vec(),
+            success: true,
+            duration_ms: Some(12),
+            error_kind: None,
+            arguments: None,
+            result_summary: None,
+        })
+    });
+    let finished = ExecutionFinished { execution: execution.clone(), success: true, error: None, code: None };
+    let events = [Event::ExecutionStarted(started)].into_iter().chain(announced).chain(done);
+    let facts = (1..).zip(events.chain([Event::ExecutionFinished(finished)])).map(|(number, event)| {
+        let time = NOON.plus_millis(number);
+        let id = RecordId::from_parts(time, number.into());
+        Arc::new(NewRecord { id, time, source: "urn:bench".into(), causation: None, event })
+    });
+    admitted(facts, limits)
+}
+
+fn admitted(facts: impl IntoIterator<Item = Arc<NewRecord>>, limits: &Limits) -> (Vec<Arc<NewRecord>>, Executions) {
+    let mut executions = Executions::default();
+    let admits = |fact: &Arc<NewRecord>| admit(&executions, &fact.event, limits).is_ok() && executions.apply(fact);
+    (facts.into_iter().filter(admits).collect(), executions)
+}
+
+/// One execution of 1,000 steps: with all 499,500 dependencies, and with as many as the default limit admits.
+fn wide_execution(criterion: &mut Criterion) {
+    let default = Limits::from(&Config::load(None, []).unwrap().limits);
+    let unlimited = Limits { dependencies_max: usize::MAX, ..default.clone() };
+    let mut group = criterion.benchmark_group("wide_execution");
+    group.sample_size(10);
+    for (name, limits) in [("all", unlimited), ("default_limit", default)] {
+        let (facts, executions) = wide(&limits);
+        let execution: ExecutionId = "wide".parse().unwrap();
+        let open = executions.get(&execution).unwrap();
+        group.bench_function(format!("{name}/admit"), |bench| {
+            bench.iter_with_large_drop(|| admitted(facts.iter().cloned(), &limits));
+        });
+        group.bench_function(format!("{name}/close"), |bench| {
+            bench.iter_with_large_drop(|| open.complete(&execution, false));
+        });
+        let time = NOON.plus_millis(10_000);
+        let id = RecordId::from_parts(time, 0);
+        let event = Event::TraceCompleted(open.complete(&execution, false));
+        let trace = NewRecord { id, time, source: "urn:bench".into(), causation: None, event };
+        let trace = Record { seq: Seq(1), recorded_at: time, fact: Arc::new(trace) };
+        group.bench_function(format!("{name}/learn"), |bench| {
+            bench.iter_with_large_drop(|| {
+                let mut state = State::default();
+                state.apply(&trace);
+                state
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, codec, fold, wide_execution);
 criterion_main!(benches);

@@ -95,6 +95,7 @@ pub struct LimitKeys {
     pub json_bytes_max: usize,
     pub string_bytes_max: usize,
     pub steps_max: usize,
+    pub dependencies_max: usize,
     pub open_executions_max: usize,
 }
 
@@ -106,6 +107,7 @@ impl From<&LimitKeys> for Limits {
             json_bytes_max: keys.json_bytes_max,
             string_bytes_max: keys.string_bytes_max,
             steps_max: keys.steps_max,
+            dependencies_max: keys.dependencies_max,
             open_executions_max: keys.open_executions_max,
         }
     }
@@ -329,6 +331,7 @@ impl Config {
             ("http.body_bytes_max", self.http.body_bytes_max),
             ("http.batch_events_max", self.http.batch_events_max),
             ("limits.steps_max", self.limits.steps_max),
+            ("limits.dependencies_max", self.limits.dependencies_max),
             ("limits.open_executions_max", self.limits.open_executions_max),
             ("log.group_records_max", self.log.group_records_max),
             ("log.queue_appends_max", self.log.queue_appends_max),

@@ -2,6 +2,7 @@
 //! compare what pml answers with plain baselines.
 
 pub mod curves;
+pub mod learn;
 pub mod metrics;
 pub mod next;
 pub mod next_rankers;

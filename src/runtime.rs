@@ -15,12 +15,10 @@ use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus};
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::core::event::{Event, NewRecord, TemplateLoaded};
 use crate::core::graph::measures::Measures;
-use crate::core::id::RecordId;
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
-use crate::core::time::Timestamp;
+use crate::core::state::State;
 use crate::embed::{self, EmbedError};
 use crate::gateway;
 use crate::gateway::http::Gateway;
@@ -35,7 +33,7 @@ use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::subject::Subjects;
-use crate::templates::{self, TemplateError};
+use crate::templates::{self, TemplateError, template_record};
 use crate::views::{Latest, Views};
 
 /// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
@@ -293,19 +291,19 @@ impl Runtime {
         Ok(())
     }
 
-    /// Waits until everything published so far is folded, no finished execution is waiting to be closed and no text for its vector.
-    pub async fn settled(&self) -> Arc<crate::core::state::State> {
-        let mut view = self.views.current();
+    /// Waits until everything published so far is folded, no finished execution is waiting to be closed and no text for its vector. If
+    /// the fold stops before, the answer is the view it stopped at.
+    pub async fn settled(&self) -> Arc<State> {
         loop {
             let tail = *self.log.tail().borrow();
-            if let Some(newer) = self.views.at_least(tail).await {
-                view = newer;
-            }
-            let (embedded, wanted) = view.vectors.coverage();
-            if embedded == wanted && view.executions.iter().all(|(_, open)| !open.has_finished()) {
+            let is_settled = |view: &State| {
+                let (embedded, wanted) = view.vectors.coverage();
+                view.applied() >= tail && embedded == wanted && view.executions.finished_len() == 0
+            };
+            let Some(view) = self.views.when(is_settled).await else { return self.views.current() };
+            if view.applied() >= *self.log.tail().borrow() {
                 return view;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
 
@@ -348,15 +346,4 @@ impl Runtime {
 
 fn subjects(config: &Config) -> Result<Subjects, StartError> {
     config.workspace.parse().map(Subjects::new).map_err(|error| StartError::Workspace(format!("{error}")))
-}
-
-fn template_record(template: TemplateLoaded, now: Timestamp) -> NewRecord {
-    NewRecord {
-        // With the time: a template that goes back to an earlier content is a new fact.
-        id: RecordId::derived(now, &["template.loaded", &template.name, &template.checksum]),
-        time: now,
-        source: "pml/templates".into(),
-        causation: None,
-        event: Event::TemplateLoaded(template),
-    }
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::core::event::TemplateLoaded;
-use crate::core::id::ToolId;
+use crate::core::event::{Event, NewRecord, TemplateLoaded};
+use crate::core::id::{RecordId, ToolId};
+use crate::core::time::Timestamp;
 
 const BUILTIN: &str = include_str!("../config/workflow-templates.yaml");
 
@@ -93,6 +94,18 @@ fn template(name: String, description: String, edges: Vec<(String, String)>) -> 
     }
     let checksum = hasher.finalize().to_hex()[..32].to_owned();
     Ok(TemplateLoaded { name, description, edges, checksum })
+}
+
+/// The record that loads a template.
+pub(crate) fn template_record(template: TemplateLoaded, now: Timestamp) -> NewRecord {
+    NewRecord {
+        // With the time: a template that goes back to an earlier content is a new fact.
+        id: RecordId::derived(now, &["template.loaded", &template.name, &template.checksum]),
+        time: now,
+        source: "pml/templates".into(),
+        causation: None,
+        event: Event::TemplateLoaded(template),
+    }
 }
 
 #[cfg(test)]

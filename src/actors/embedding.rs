@@ -20,7 +20,7 @@ use crate::views::Views;
 
 const SOURCE: &str = "pml/embedding";
 /// Texts whose vectors are appended together. A vector is about a kilobyte.
-const APPEND_TEXTS_MAX: usize = 512;
+pub(crate) const APPEND_TEXTS_MAX: usize = 512;
 
 #[derive(Clone)]
 pub(crate) struct EmbeddingParts {
@@ -59,14 +59,14 @@ async fn compute(parts: &EmbeddingParts, lacking: Vec<(TextHash, Arc<str>)>, wan
         tokio::task::spawn_blocking(work).await.map_err(|_| ActorFailure::Gone)?.map_err(ActorFailure::Embed)?;
     let now = parts.clock.now();
     let model = parts.embedder.model().as_str();
-    let record = |((hash, _), vector)| Arc::new(record(hash, model, vector, wanted_at, now));
+    let record = |((hash, _), vector)| Arc::new(embedding_record(hash, model, vector, wanted_at, now));
     let facts = texts.into_iter().zip(vectors).map(record).collect();
     let appended = append_patiently(&parts.log, facts).await?;
     Ok(appended.into_iter().map(|appended| appended.seq).max().unwrap_or(wanted_at))
 }
 
-/// With the moment the text was found lacking in its id: a text that was forgotten and came back gets a vector again.
-fn record(hash: TextHash, model: &str, vector: Vec<f32>, wanted_at: Seq, now: Timestamp) -> NewRecord {
+/// The record of a vector. With the moment the text was found lacking in its id: a text that was forgotten and came back gets a vector again.
+pub(crate) fn embedding_record(hash: TextHash, model: &str, vector: Vec<f32>, wanted_at: Seq, now: Timestamp) -> NewRecord {
     let text_hash = hash.to_string();
     NewRecord {
         id: RecordId::derived(now, &["embedding.computed", model, &text_hash, &wanted_at.to_string()]),

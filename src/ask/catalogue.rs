@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::AskError;
 use crate::core::event::Kind;
-use crate::core::state::State;
+use crate::core::state::{FOLD, State};
 use dto::{CapabilityDto, EdgeDto, ToolDto};
 
 const PAGE_DEFAULT: usize = 100;
@@ -113,6 +113,7 @@ pub(crate) fn state(view: &State) -> Value {
     json!({
         "applied_seq": view.applied().0,
         "digest": view.digest().to_string(),
+        "fold": FOLD,
         "events": kinds,
         "duplicates": view.duplicates(),
         "late": view.late(),

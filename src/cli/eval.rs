@@ -1,31 +1,31 @@
 //! `pml eval`: how good the answers are, next to plain baselines, on traces pml has not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::Outcome;
 use super::embed::Choice;
-use super::import::{events_of, publish_all};
 use super::output::Output;
 use super::prequential;
-use super::scratch::Scratch;
-use super::{CommandError, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::graph::measures::Measures;
-use crate::core::graph::measures::tool_vectors;
+use crate::core::event::NewRecord;
+use crate::core::graph::measures::{Measures, tool_vectors};
+use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
-use crate::embed;
+use crate::embed::{self, Embedder};
+use crate::eval::learn::{Learner, START};
 use crate::eval::metrics::Discover;
 use crate::eval::next::{self, Next, next};
 use crate::eval::next_rankers::NextRanker;
 use crate::eval::rankers::Ranker;
 use crate::eval::{Split, discover, mean};
-use crate::runtime::Runtime;
+use crate::templates;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -54,36 +54,40 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     }
     let clock = Clock::system();
     let began = clock.now();
-    let load = |file: &str| -> anyhow::Result<Vec<TraceLine>> { Ok(Dataset::load(&directory, file, clock.now())?.traces) };
+    let load = |file: &str| -> anyhow::Result<Dataset> { Ok(Dataset::load(&directory, file, START)?) };
+    let learnt_from = load(folds.as_deref().unwrap_or(&train))?;
+    let tools = learnt_from.tools;
     let splits = match &folds {
-        Some(file) => Split::folds(&load(file)?),
-        None => vec![Split { train: load(&train)?, test: load(&test)? }],
+        Some(_) => Split::folds(&learnt_from.traces),
+        None => vec![Split { train: learnt_from.traces, test: load(&test)?.traces }],
     };
     if splits.is_empty() {
         return Err(anyhow::anyhow!("no trace of {} has a field `fold`", folds.unwrap_or_default()).into());
     }
     let embedder = embed::open(&config.embedding)?;
     let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
-    let (mut scores, mut steps, mut learn_ms, mut answer_ms) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut scores, mut steps, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut learn_ms, mut answer_ms) = (0, 0);
     for split in &splits {
         let start = clock.now();
-        let index = learn(&config, &directory, split.train.clone(), &clock).await?;
+        let index = learn(&config, &*embedder, &tools, &split.train, || bar.inc(1))?;
         let learnt = clock.now();
+        states.push(index.state().digest().to_string());
         scores.push(discover(&index, &*embedder, &split.test)?);
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));
         steps.push(next(index.state(), &measures, &*embedder, split)?);
         learn_ms += learnt.millis_since(start);
         answer_ms += clock.now().millis_since(learnt);
-        bar.inc(split.train.len() as u64);
     }
     bar.finish_and_clear();
     let report = Report {
         dataset: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         model: embedder.model().to_string(),
-        tools: Dataset::load(&directory, folds.as_deref().unwrap_or(&train), clock.now())?.tools.len(),
+        tools: tools.len(),
         train: splits.iter().map(|split| split.train.len()).sum::<usize>() / splits.len(),
         rankers: mean(&scores),
         next: next::mean(&steps),
+        states,
         seconds: [("learn", learn_ms), ("answer", answer_ms), ("all", clock.now().millis_since(began))],
     };
     output.json(&report.json());
@@ -91,20 +95,22 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     Ok(0)
 }
 
-/// The ordinary way: events published to a pml of its own, and what that knows when everything is learnt.
-async fn learn(config: &Config, directory: &Path, train: Vec<TraceLine>, clock: &Clock) -> Result<Arc<Index>, CommandError> {
-    let scratch = Scratch::new("eval")?;
-    let config = config.embedded_in(scratch.path());
-    let tools = Dataset::load(directory, TRAIN, clock.now())?.tools;
-    let runtime = Runtime::start(&config, clock.clone()).await?;
-    let tally = publish_all(&runtime.publisher, events_of(Dataset { tools, traces: train }, clock), |_| ()).await?;
-    if let Some(first) = tally.refused.first() {
-        return Err(anyhow::anyhow!("{} events were refused, the first: {first}", tally.refused.len()).into());
+/// What pml knows when it was told everything in the canonical order.
+fn learn(
+    config: &Config,
+    embedder: &dyn Embedder,
+    tools: &[NewRecord],
+    train: &[TraceLine],
+    learnt: impl Fn(),
+) -> anyhow::Result<Index> {
+    let mut learner = Learner::new(embedder, Limits::from(&config.limits));
+    learner.templates(templates::load(&config.templates.path)?);
+    learner.tools(tools)?;
+    for trace in train {
+        learner.trace(trace)?;
+        learnt();
     }
-    let settled = runtime.settled().await;
-    let index = runtime.indexed.complete(settled.applied()).await;
-    runtime.stop().await;
-    Ok(index.ok_or_else(|| anyhow::anyhow!("learning stopped; the messages above say why"))?)
+    Ok(Index::default().update(Arc::new(learner.finish())).calibrated())
 }
 
 struct Report {
@@ -114,6 +120,8 @@ struct Report {
     train: usize,
     rankers: BTreeMap<&'static str, Discover>,
     next: BTreeMap<&'static str, Next>,
+    /// The digest of what was learnt, by split.
+    states: Vec<String>,
     seconds: [(&'static str, u64); 3],
 }
 
@@ -135,7 +143,7 @@ impl Report {
         let seconds: Value = self.seconds.iter().map(|(what, ms)| ((*what).to_owned(), json!(*ms as f64 / 1000.0))).collect();
         json!({
             "dataset": self.dataset, "model": self.model, "n_tools": self.tools, "n_train": self.train, "n_test": self.tests(),
-            "rankers": rankers, "seconds": seconds,
+            "rankers": rankers, "states": self.states, "seconds": seconds,
         })
     }
 

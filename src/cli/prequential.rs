@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::output::Output;
 use super::source::Source;
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::Record;
 use crate::core::id::Seq;
@@ -17,6 +16,7 @@ use crate::core::state::State;
 use crate::dataset::{Dataset, TEST, TOOLS, TRAIN};
 use crate::embed;
 use crate::eval::curves::{Curve, curves, write_parquet};
+use crate::eval::learn::START;
 use crate::eval::plot::svg;
 use crate::eval::prequential::{METRICS, Prequential, records_of, records_of_state};
 use crate::history::Archive;
@@ -68,12 +68,11 @@ async fn ask_all(asking: &mut Prequential<'_>, directory: &Path, config: &Config
         Ok(true)
     };
     if directory.join(TOOLS).exists() {
-        let now = Clock::system().now();
-        let mut dataset = Dataset::load(directory, TRAIN, now)?;
+        let mut dataset = Dataset::load(directory, TRAIN, START)?;
         if directory.join(TEST).exists() {
-            dataset.traces.extend(Dataset::load(directory, TEST, now)?.traces);
+            dataset.traces.extend(Dataset::load(directory, TEST, START)?.traces);
         }
-        records_of(dataset, now).try_for_each(|record| ask(record).map(|_: bool| ()))?;
+        records_of(dataset, START).try_for_each(|record| ask(record).map(|_: bool| ()))?;
     } else if directory.join(MANIFEST).exists() {
         let state = restored(directory, config).await?;
         records_of_state(&state).try_for_each(|record| ask(record).map(|_: bool| ()))?;

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
 use crate::gateway::http::{snapshot_dto, snapshot_listed};
-use crate::snapshot::{self, About, EncodedSnapshot, FetchedSnapshot, Origin, SnapshotError, Store, config_hash};
+use crate::snapshot::{self, About, EncodedSnapshot, FetchedSnapshot, Origin, SnapshotError, Store, Unusable, config_hash};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -186,26 +186,35 @@ async fn verify(arguments: &VerifyArguments, config: Config, output: &Output) ->
     let bar = output.progress("verifying", wanted.len() as u64);
     let mut reports = Vec::new();
     for seq in wanted {
-        reports.push(match checked(&store, seq).await {
-            Ok(fetched) => json!({"seq": seq.0, "digest": fetched.manifest.digest, "rows": fetched.manifest.rows()}),
-            Err(SnapshotError::Unusable { source, .. }) => json!({"seq": seq.0, "problem": anyhow::Error::from(source).chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")}),
-            Err(other) => return Err(other.into()),
-        });
+        reports.push(verified(&store, seq).await?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     let damaged = reports.iter().filter(|report| report.get("problem").is_some()).count();
     for report in &reports {
         let text = |name: &str| report[name].as_str().unwrap_or_default().to_owned();
-        match report.get("problem") {
-            Some(_) => output.say(format!("snapshot {}: {}", report["seq"], text("problem"))),
-            None => {
-                output.say(format!("snapshot {}: whole, {} rows, digest {}", report["seq"], report["rows"], text("digest")));
-            }
-        }
+        output.say(match ["problem", "other_version"].into_iter().find(|name| report.get(*name).is_some()) {
+            Some(name) => format!("snapshot {}: {}", report["seq"], text(name)),
+            None => format!("snapshot {}: whole, {} rows, digest {}", report["seq"], report["rows"], text("digest")),
+        });
     }
     output.json(&json!({"place": store.to_string(), "snapshots": reports, "damaged": damaged}));
     Ok(if damaged == 0 { 0 } else { 5 })
+}
+
+/// What verifying one snapshot showed. That it is of another fold version is no damage: its files are as they were written.
+async fn verified(store: &Store, seq: Seq) -> Result<Value, SnapshotError> {
+    match checked(store, seq).await {
+        Ok(fetched) => Ok(json!({"seq": seq.0, "digest": fetched.manifest.digest, "rows": fetched.manifest.rows()})),
+        Err(SnapshotError::Unusable { source: other @ Unusable::OtherFold { found, .. }, .. }) => {
+            Ok(json!({"seq": seq.0, "fold": found, "other_version": other.to_string()}))
+        }
+        Err(SnapshotError::Unusable { source, .. }) => {
+            let chain: Vec<String> = anyhow::Error::from(source).chain().map(ToString::to_string).collect();
+            Ok(json!({"seq": seq.0, "problem": chain.join(": ")}))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) -> Outcome {
@@ -220,6 +229,9 @@ async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) 
     }
     let fetched = match checked(&store, seq).await {
         Ok(fetched) => fetched,
+        Err(SnapshotError::Unusable { seq, source: other @ Unusable::OtherFold { .. } }) => {
+            return Err(SnapshotError::Unusable { seq, source: other }.into());
+        }
         Err(error @ SnapshotError::Unusable { .. }) => {
             output.failure(&error.into());
             return Ok(5);

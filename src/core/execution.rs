@@ -1,11 +1,12 @@
 //! Which events fit the execution they belong to: the decision of the execution actor, as a function of what is open.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use super::event::{Event, ExecutionFinished, ExecutionStarted, StepFinished, StepStarted};
-use super::graph::cycle;
 use super::id::{ExecutionId, StepId};
-use super::intake::Limits;
+use super::intake::{Limits, count};
 use super::refusal::Refusal;
-use super::trace::{Executions, OpenExecution};
+use super::trace::{Executions, OpenExecution, OpenStep};
 
 /// `Ok` if the event may be appended. The event has passed `intake::check`.
 pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<(), Refusal> {
@@ -60,16 +61,50 @@ fn admit_step_finish(executions: &Executions, event: &StepFinished, limits: &Lim
     if let Some(on) = event.depends_on.iter().find(|on| open.step(on).is_none()) {
         return Err(Refusal::UnknownDependency { on: on.clone() });
     }
-    // A step nobody knew cannot be depended on yet, so only a known one can close a cycle.
-    if open.step(&event.step).is_some() && !event.depends_on.is_empty() {
-        let known = open.steps().flat_map(|step| step.depends_on().iter().map(move |on| (on, step.id())));
-        let added = event.depends_on.iter().map(|on| (on, &event.step));
-        if let Some(path) = cycle::find(known.chain(added)) {
+    if event.depends_on.is_empty() {
+        return Ok(());
+    }
+    room_for_dependencies(open, event, limits)?;
+    match closed_cycle(open, event) {
+        Some(path) => {
             let path: Vec<_> = path.into_iter().map(StepId::as_str).collect();
-            return Err(Refusal::DependencyCycle { path: path.join(" -> ") });
+            Err(Refusal::DependencyCycle { path: path.join(" -> ") })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The cycle that the dependencies of `event` close, from one of them over its step back to it. Nothing to look for if the step is new;
+/// one look at the dependencies of the execution if no step depends on it, as is usual; else O(dependencies x log steps).
+fn closed_cycle<'a>(open: &'a OpenExecution, event: &'a StepFinished) -> Option<Vec<&'a StepId>> {
+    let step = &event.step;
+    // There was no cycle before, so one leads from this step over those that depend on it: over none if nobody does.
+    let is_needed = |other: &OpenStep| other.depends_on().contains(step);
+    if !event.depends_on.contains(step) && (open.step(step).is_none() || !open.steps().any(is_needed)) {
+        return None;
+    }
+    // Breadth first, from what the step depends on to what that depends on. `needed_by` is how each was come by.
+    let mut needed_by: BTreeMap<&StepId, Option<&StepId>> = event.depends_on.iter().map(|on| (on, None)).collect();
+    let mut waiting: VecDeque<&StepId> = event.depends_on.iter().collect();
+    while let Some(next) = waiting.pop_front() {
+        if next == step {
+            let mut path: Vec<&StepId> = std::iter::successors(Some(next), |at| needed_by[*at]).collect();
+            path.insert(0, path[path.len() - 1]);
+            return Some(path);
+        }
+        for on in open.step(next).map_or(&[][..], OpenStep::depends_on) {
+            needed_by.entry(on).or_insert_with(|| {
+                waiting.push_back(on);
+                Some(next)
+            });
         }
     }
-    Ok(())
+    None
+}
+
+fn room_for_dependencies(open: &OpenExecution, event: &StepFinished, limits: &Limits) -> Result<(), Refusal> {
+    let known: usize = open.steps().map(|step| step.depends_on().len()).sum();
+    count("data.depends_on", known + event.depends_on.len(), limits.dependencies_max, "limits.dependencies_max")
 }
 
 fn admit_finish(executions: &Executions, event: &ExecutionFinished) -> Result<(), Refusal> {
@@ -106,6 +141,7 @@ mod tests {
         json_bytes_max: 100,
         string_bytes_max: 100,
         steps_max: 3,
+        dependencies_max: 3,
         open_executions_max: 2,
     };
 
@@ -232,6 +268,16 @@ mod tests {
     }
 
     #[test]
+    fn dependencies_beyond_the_limit_are_refused_with_the_field_and_the_key() {
+        let given = [start("e1"), done("s1", &[]), done("s2", &["s1"])];
+        check(&given, &done("s3", &["s1", "s2"]), Ok(()));
+        let given = [start("e1"), step("s1", "a:x"), done("s2", &["s1"]), done("s3", &["s1", "s2"])];
+        let (field, key) = ("data.depends_on".to_owned(), "limits.dependencies_max");
+        check(&given, &done("s1", &["s2"]), Err(Refusal::TooMany { field, count: 4, max: 3, key }));
+        check(&given, &done("s1", &[]), Ok(()));
+    }
+
+    #[test]
     fn a_step_depends_on_known_steps_only() {
         let given = [start("e1"), done("s1", &[]), step("s2", "a:x")];
         check(&given, &done("s3", &["s1", "s2"]), Ok(()));
@@ -247,6 +293,8 @@ mod tests {
         let chain = [&begun[..], &[done("s2", &["s1"]), done("s3", &["s2"])]].concat();
         check(&chain, &done("s1", &["s3"]), cycle("s3 -> s1 -> s2 -> s3"));
         check(&chain, &done("s1", &["s2"]), cycle("s2 -> s1 -> s2"));
+        let fork = [&begun[..], &[done("s2", &["s1"])]].concat();
+        check(&fork, &done("s1", &["s3"]), Ok(()));
         check(&chain[..5], &done("s3", &["s1", "s2"]), Ok(()));
     }
 }

@@ -15,6 +15,7 @@ pub struct Limits {
     pub json_bytes_max: usize,
     pub string_bytes_max: usize,
     pub steps_max: usize,
+    pub dependencies_max: usize,
     pub open_executions_max: usize,
 }
 
@@ -85,7 +86,7 @@ fn check_capability(capability: &CapabilityDeclared, limits: &Limits) -> Result<
         return Err(Refusal::invalid("data.structure.nodes", "is empty; a capability calls at least one tool"));
     }
     count("data.structure.nodes", structure.nodes.len(), limits.steps_max, "limits.steps_max")?;
-    count("data.structure.edges", structure.edges.len(), limits.steps_max * limits.steps_max, "limits.steps_max squared")?;
+    count("data.structure.edges", structure.edges.len(), limits.dependencies_max, "limits.dependencies_max")?;
     let mut ids: Vec<&StepId> = structure.nodes.iter().map(|node| &node.id).collect();
     ids.sort_unstable();
     if let Some([twice, _]) = ids.array_windows().find(|[one, next]| one == next) {
@@ -117,7 +118,7 @@ fn within(field: &str, len: usize, max: usize, key: &'static str) -> Result<(), 
     if len <= max { Ok(()) } else { Err(Refusal::TooLong { field: field.to_owned(), len, max, key }) }
 }
 
-fn count(field: &str, count: usize, max: usize, key: &'static str) -> Result<(), Refusal> {
+pub(super) fn count(field: &str, count: usize, max: usize, key: &'static str) -> Result<(), Refusal> {
     if count <= max { Ok(()) } else { Err(Refusal::TooMany { field: field.to_owned(), count, max, key }) }
 }
 
@@ -147,6 +148,7 @@ mod tests {
         json_bytes_max: 40,
         string_bytes_max: 8,
         steps_max: 2,
+        dependencies_max: 4,
         open_executions_max: 1,
     };
 
@@ -290,7 +292,7 @@ mod tests {
         check(structure(&three, &[]), "data.structure.nodes: has 3 entries, the limit is 2 (limits.steps_max)");
         check(
             structure(&nodes, &[("n1", "sequence", "n2"); 5]),
-            "data.structure.edges: has 5 entries, the limit is 4 (limits.steps_max squared)",
+            "data.structure.edges: has 5 entries, the limit is 4 (limits.dependencies_max)",
         );
         let twice = json!([{"id": "n1", "tool": "a:x"}, {"id": "n1", "tool": "b:x"}]);
         check(structure(&twice, &[]), "data.structure.nodes.id: 'n1' is given twice");

@@ -7,6 +7,8 @@ mod impressions;
 mod learn;
 mod rows;
 
+use std::collections::BTreeMap;
+
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{DigestWriter, Digestible, StateDigest};
 use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
@@ -23,7 +25,13 @@ use super::trace::Executions;
 use super::vectors::{TextHash, Vectors};
 pub use rows::Counters;
 
-/// A change that subscribers are notified of.
+/// Version of the fold. Raise it by one with every change after which some log folds into another state than before: in `apply`, in
+/// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
+/// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
+/// digest of a log to this number.
+pub const FOLD: u32 = 1;
+
+/// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     CapabilityLearned { capability: CapabilityId },
@@ -127,7 +135,11 @@ impl State {
     /// `provides` only, because order is not dependency).
     fn declare_capability(&mut self, event: &CapabilityDeclared, seq: Seq) {
         let nodes = &event.structure.nodes;
-        let position = |id: &StepId| nodes.iter().position(|node| node.id == *id);
+        let mut positions: BTreeMap<&StepId, usize> = BTreeMap::new();
+        for (at, node) in nodes.iter().enumerate() {
+            positions.entry(&node.id).or_insert(at);
+        }
+        let position = |id: &StepId| positions.get(id).copied();
         let flow: Vec<(usize, usize)> = event
             .structure
             .edges

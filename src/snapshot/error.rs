@@ -23,6 +23,8 @@ pub enum Unusable {
     Manifest(String),
     #[error("it was written by a newer pml (schema {found}, this one reads {known})")]
     NewerSchema { found: u32, known: u32 },
+    #[error("it is of another version: fold {found}, this pml has fold {known} and folds the log instead")]
+    OtherFold { found: u32, known: u32 },
     #[error("{file} is missing")]
     Missing { file: String },
     #[error("{file} cannot be read")]

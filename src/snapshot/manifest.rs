@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::error::Unusable;
 use crate::config::Config;
 use crate::core::id::{RecordId, Seq};
+use crate::core::state::FOLD;
 use crate::core::time::Timestamp;
 use crate::log::{EventLog, ReadError};
 
@@ -21,7 +22,10 @@ pub const FILE_NAME: &str = "manifest.json";
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub schema: u32,
-    /// Position of the last record folded into the state.
+    /// Version of the fold that made the state. Snapshots from before it was written down have version 0 and no such member.
+    #[serde(default, skip_serializing_if = "is_unversioned")]
+    pub fold: u32,
+    /// The last record that the state holds.
     pub seq: u64,
     /// When it was taken, RFC 3339.
     pub taken_at: String,
@@ -72,7 +76,12 @@ pub struct FileEntry {
     pub blake3: String,
 }
 
-/// The member that manifests of every version have.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_unversioned(fold: &u32) -> bool {
+    *fold == 0
+}
+
+/// What of a manifest every version has.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
@@ -82,6 +91,7 @@ impl Manifest {
     pub(super) fn new(seq: Seq, digest: String, about: &About, files: Vec<FileEntry>) -> Self {
         let mut manifest = Self {
             schema: SCHEMA,
+            fold: FOLD,
             seq: seq.0,
             taken_at: about.taken_at.to_string(),
             pml: env!("CARGO_PKG_VERSION").to_owned(),
@@ -97,6 +107,11 @@ impl Manifest {
 
     pub fn seq(&self) -> Seq {
         Seq(self.seq)
+    }
+
+    /// Whether this program would have come to the same state from the same records.
+    pub fn check_fold(&self) -> Result<(), Unusable> {
+        if self.fold == FOLD { Ok(()) } else { Err(Unusable::OtherFold { found: self.fold, known: FOLD }) }
     }
 
     /// Of all files together.

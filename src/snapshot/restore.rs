@@ -16,8 +16,10 @@ use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
 
-/// Restores the state without checking its digest.
+/// The state, without its digest being checked. One of another fold version is refused: folding on from it would give a state that no
+/// fold of the log gives.
 pub fn restore(fetched: &FetchedSnapshot) -> Result<State, Unusable> {
+    fetched.manifest.check_fold()?;
     let numbers = CounterTable::read(&fetched.rows(counters::COUNTERS, &[])?)?;
     let (ids, vectors, parts) = std::thread::scope(|scope| {
         let vectors = scope.spawn(|| vectors(fetched));
@@ -72,8 +74,14 @@ fn predictor(fetched: &FetchedSnapshot, numbers: &CounterTable, state: &State) -
     })
 }
 
-/// Restores the state, unpacks every trace, and checks the digest.
+/// Restores, unpacks every trace, and compares the digest with the manifest's. Of a snapshot of another fold version only the files
+/// can be checked: damage comes first, then that it is of another version.
 pub fn verify(fetched: &FetchedSnapshot) -> Result<State, Unusable> {
+    if fetched.manifest.check_fold().is_err() {
+        for file in &fetched.manifest.files {
+            fetched.read_checked(file)?;
+        }
+    }
     let state = restore(fetched)?;
     traces::all(&state)?;
     let found = state.digest();

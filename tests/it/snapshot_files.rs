@@ -11,7 +11,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use pml::clock::Clock;
 use pml::core::event::Event;
 use pml::core::id::Seq;
-use pml::core::state::State;
+use pml::core::state::{FOLD, State};
 use pml::core::time::Timestamp;
 use pml::log::{EventLog, MemoryLog};
 use pml::snapshot::{self, About, Manifest, Origin, SnapshotError, Store, Unusable};
@@ -163,6 +163,45 @@ async fn what_is_unfinished_newer_ahead_or_of_another_log_is_left_alone() {
     assert_eq!(told, expected.map(|(seq, problem)| (seq, problem.to_owned())));
     snapshot_at(&place.store, &log, 9).await;
     assert!(!place.root.join(format!(".unfinished-{:020}", 7)).exists(), "the next write clears away what a crash left");
+}
+
+/// Makes a snapshot one of another fold version: 0 is from before versions were written down.
+pub(crate) fn refold(place: &Path, seq: u64, fold: u32) {
+    let path = place.join(format!("{seq:020}")).join("manifest.json");
+    let line = |fold: u32| if fold == 0 { String::new() } else { format!("  \"fold\": {fold},\n") };
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(&line(FOLD)), "{text}");
+    let (before, hash) = text.rsplit_once("\"blake3\": \"").unwrap();
+    let before = before.replace(&line(FOLD), &line(fold));
+    let sealed = |hash: &str| format!("{before}\"blake3\": \"{hash}\"\n}}\n");
+    assert!(hash.ends_with("\"\n}\n"), "the hash of the manifest stands last");
+    fs::write(&path, sealed(blake3::hash(sealed("").as_bytes()).to_hex().as_str())).unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_of_another_fold_version_is_left_alone_and_written_anew() {
+    let (place, log) = (place(), log_of(events()).await);
+    snapshot_at(&place.store, &log, 5).await;
+    for other in [0, FOLD + 1] {
+        let (state, _) = snapshot_at(&place.store, &log, 20).await;
+        assert_eq!(place.start(&log).await, Some(20));
+        refold(&place.root, 20, other);
+        assert_eq!(place.start(&log).await, Some(5), "fold {other}");
+        let expected = format!("it is of another version: fold {other}, this pml has fold {FOLD} and folds the log instead");
+        assert_eq!(place.problem(20).await, Some(expected), "the files are whole");
+        let listed = snapshot::list(&place.store).await.unwrap().pop().unwrap();
+        assert_eq!(listed.manifest.unwrap().fold, other);
+        let error = snapshot::load(&place.store, &log, Seq(20)).await.unwrap_err();
+        assert!(matches!(error, SnapshotError::Unusable { source: Unusable::OtherFold { found, .. }, .. } if found == other));
+        let file = place.files(20).pop().unwrap();
+        let whole = fs::read(&file).unwrap();
+        fs::write(&file, &whole[1..]).unwrap();
+        assert!(place.problem(20).await.unwrap().contains("is damaged"), "damage is found all the same");
+        fs::write(&file, whole).unwrap();
+        let (again, manifest) = snapshot_at(&place.store, &log, 20).await;
+        assert_eq!((manifest.fold, again.digest()), (FOLD, state.digest()), "the next snapshot takes its place");
+    }
+    assert_eq!(place.start(&log).await, Some(20));
 }
 
 /// What any store does: the same in a directory and in an object store.

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use pml::core::state::FOLD;
 use serde_json::{Value, json};
 
 use crate::crash::{Random, clean_digest};
 use crate::run::whole;
 use crate::server::{Server, agent, eventually, pml};
+use crate::snapshot_files::refold;
 
 const SEED: u64 = 0x5eed_0005;
 const LIVES: usize = 20;
@@ -96,6 +98,30 @@ fn the_command_line_takes_lists_checks_copies_and_removes_snapshots() {
     let (code, missing) = snapshot_command(&["verify", "1"], &data);
     assert_eq!(code, Some(1));
     assert!(missing["error"].as_str().unwrap().contains("there is no snapshot 1"), "{missing}");
+}
+
+#[test]
+fn a_snapshot_of_an_older_fold_is_shown_as_such_and_the_log_is_folded_instead() {
+    let mut server = Server::start();
+    publish(&server, 0..2);
+    let state = server.settled_state();
+    assert_eq!(state["fold"], FOLD);
+    server.kill9();
+    let data = server.data();
+    let (_, created) = snapshot_command(&["create"], &data);
+    assert_eq!(created["fold"], FOLD);
+    refold(&data.join("snapshots"), created["seq"].as_u64().unwrap(), 0);
+    let (code, verified) = snapshot_command(&["verify"], &data);
+    assert_eq!((code, &verified["damaged"]), (Some(0), &json!(0)), "{verified}");
+    let told = verified["snapshots"][0]["other_version"].as_str().unwrap();
+    assert!(told.starts_with("it is of another version: fold 0"), "{told}");
+    let listed = snapshot_command(&["list"], &data).1;
+    assert_eq!((&listed["snapshots"][0]["fold"], &listed["snapshots"][0]["problem"]), (&json!(0), &json!(told)));
+    let (code, refused) = snapshot_command(&["restore"], &data);
+    assert_eq!(code, Some(1), "{refused}");
+    server.restart();
+    assert_eq!(server.settled_state()["digest"], state["digest"]);
+    assert!(said(&server).contains("it is of another version: fold 0"), "{}", said(&server));
 }
 
 #[test]

@@ -13,12 +13,19 @@ use crate::core::id::{CapabilityId, PrecomputedHash, fnv1a};
 /// Distinct runs in the cache; it is emptied when one more comes.
 const RUNS_KEPT: usize = 4_096;
 
-/// The calls of a run and the data flow between their positions, in the order they ran.
+/// Longest run that is remembered, in calls and flow together: longer ones are rare, hardly ever come again, and could together take
+/// hundreds of megabytes.
+const RUN_LEN_MAX: usize = 512;
+
+/// The calls of a run and the data flow between their positions, as they came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RunKey(Box<[u32]>);
 
 impl RunKey {
     fn new(calls: &[Node], flow: &[(usize, usize)]) -> Option<Self> {
+        if calls.len() + flow.len() > RUN_LEN_MAX {
+            return None;
+        }
         let mut run = Vec::with_capacity(1 + calls.len() + flow.len());
         run.push(u32::try_from(calls.len()).ok()?);
         run.extend(calls.iter().map(|call| call.to_bits()));
@@ -90,5 +97,7 @@ mod tests {
             cache.identity(&[Node::tool(tool)], &[], || CapabilityId::from_bits(tool.into()));
         }
         assert_eq!(cache.identities.len(), 1);
+        cache.identity(&[Node::tool(0); RUN_LEN_MAX + 1], &[], || CapabilityId::from_bits(1));
+        assert_eq!(cache.identities.len(), 1, "a long run is not remembered");
     }
 }

@@ -1,11 +1,13 @@
 //! What one trace teaches: use of tools, edges, transitions, a capability (ALGORITHMS 4 and 11).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Notice, State};
 use crate::core::capability::{Capability, Structure};
 use crate::core::event::TraceCompleted;
 use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::id::{Callee, CapabilityId, Seq};
+use crate::core::id::{Callee, CapabilityId, Seq, StepId};
 use crate::core::memory::{IntentRun, Observed};
 use crate::core::predict::lesson::apply_due_lessons;
 use crate::core::text::clauses;
@@ -86,12 +88,11 @@ impl State {
 /// Data flow as pairs of positions. Steps of a trace stand after what they depend on.
 fn data_flow(trace: &TraceCompleted) -> Vec<(usize, usize)> {
     let mut flow = Vec::new();
+    let mut earlier: BTreeMap<&StepId, usize> = BTreeMap::new();
     for (to, step) in trace.steps.iter().enumerate() {
-        for on in &step.depends_on {
-            if let Some(from) = trace.steps[..to].iter().position(|earlier| earlier.step == *on) {
-                flow.push((from, to));
-            }
-        }
+        flow.extend(step.depends_on.iter().filter_map(|on| earlier.get(on)).map(|from| (*from, to)));
+        // Of several steps of one name, which only a log not written by pml has, the first is meant.
+        earlier.entry(&step.step).or_insert(to);
     }
     flow
 }
@@ -99,7 +100,8 @@ fn data_flow(trace: &TraceCompleted) -> Vec<(usize, usize)> {
 /// `provides` along the data flow, `sequence` between neighbours in time that no data joins. A pair counts once per trace.
 fn edges(calls: &[Node], flow: &[(usize, usize)]) -> Vec<(Node, Node, EdgeKind)> {
     let provides = flow.iter().map(|&(from, to)| (calls[from], calls[to], EdgeKind::Provides));
-    let neighbours = (1..calls.len()).map(|to| (to - 1, to)).filter(|pair| !flow.contains(pair));
+    let joined: BTreeSet<usize> = flow.iter().filter(|(from, to)| from + 1 == *to).map(|(_, to)| *to).collect();
+    let neighbours = (1..calls.len()).filter(|to| !joined.contains(to)).map(|to| (to - 1, to));
     let mut edges: Vec<_> = provides.chain(neighbours.map(|(from, to)| (calls[from], calls[to], EdgeKind::Sequence))).collect();
     edges.sort_unstable();
     edges.dedup();

@@ -229,24 +229,35 @@ impl OpenExecution {
     }
 
     /// Positions of the steps with those they depend on. Kahn's algorithm, the earliest ready step first. A dependency on a step
-    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted.
+    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted. O((steps + dependencies) log
+    /// steps).
     fn order(&self) -> Vec<(usize, Vec<usize>)> {
         let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
         let mut needs: Vec<Vec<usize>> =
             self.steps.iter().map(|step| step.depends_on().iter().filter_map(position).collect()).collect();
-        let mut waiting: BTreeSet<(Timestamp, usize)> =
-            self.steps.iter().enumerate().map(|(at, step)| (step.time(), at)).collect();
+        let mut needed_by = vec![Vec::new(); self.steps.len()];
+        for (at, on) in needs.iter().enumerate().flat_map(|(at, needs)| needs.iter().map(move |on| (at, *on))) {
+            needed_by[on].push(at);
+        }
+        let mut missing: Vec<usize> = needs.iter().map(Vec::len).collect();
+        let timed = |at: usize| (self.steps[at].time(), at);
+        let mut waiting: BTreeSet<(Timestamp, usize)> = (0..self.steps.len()).map(timed).collect();
+        let mut ready: BTreeSet<(Timestamp, usize)> = waiting.iter().copied().filter(|(_, at)| missing[*at] == 0).collect();
         let mut placed = vec![false; self.steps.len()];
         let mut ordered = Vec::with_capacity(self.steps.len());
-        while let Some(&next) =
-            waiting.iter().find(|(_, at)| needs[*at].iter().all(|&on| placed[on])).or_else(|| waiting.first())
-        {
+        while let Some(next) = ready.pop_first().or_else(|| waiting.first().copied()) {
             waiting.remove(&next);
             let at = next.1;
             let mut depends_on = std::mem::take(&mut needs[at]);
             depends_on.retain(|on| placed[*on]);
             ordered.push((at, depends_on));
             placed[at] = true;
+            for &dependent in &needed_by[at] {
+                missing[dependent] -= 1;
+                if missing[dependent] == 0 && !placed[dependent] {
+                    ready.insert(timed(dependent));
+                }
+            }
         }
         ordered
     }

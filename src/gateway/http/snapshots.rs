@@ -21,7 +21,13 @@ pub(super) async fn create(gateway: Data<Gateway>) -> Result<HttpResponse, ApiEr
 /// A snapshot for programs; `problem` says why one cannot be used.
 pub(crate) fn listed(ListedSnapshot { seq, manifest }: &ListedSnapshot) -> Value {
     match manifest {
-        Ok(manifest) => described(manifest),
+        Ok(manifest) => {
+            let mut snapshot = described(manifest);
+            if let Err(other) = manifest.check_fold() {
+                snapshot["problem"] = json!(other.to_string());
+            }
+            snapshot
+        }
         Err(problem) => json!({"seq": seq.0, "problem": problem.to_string()}),
     }
 }
@@ -29,6 +35,7 @@ pub(crate) fn listed(ListedSnapshot { seq, manifest }: &ListedSnapshot) -> Value
 pub(crate) fn described(manifest: &Manifest) -> Value {
     json!({
         "seq": manifest.seq, "taken_at": manifest.taken_at, "digest": manifest.digest, "schema": manifest.schema,
+        "fold": manifest.fold,
         "rows": manifest.rows(), "bytes": manifest.bytes(), "files": manifest.files.len(),
     })
 }

@@ -1,0 +1,130 @@
+//! `pml eval` measures, and a measure that differs from run to run is none: the same dataset gives the same log, hence the same numbers.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use pml::clock::Clock;
+use pml::config::Config;
+use pml::core::event::{Event, Record};
+use pml::core::id::Seq;
+use pml::core::intake::Limits;
+use pml::dataset::{Dataset, TRAIN};
+use pml::embed;
+use pml::eval::learn::{Learner, START};
+use pml::log::MemoryLog;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::embedded::Embedded;
+use crate::server::pml;
+
+const TOOLS: usize = 12;
+
+/// Traces of one to four steps; steps use what the one before made, tools recur with the verb of the intent.
+fn trace(number: usize) -> Value {
+    let verbs = ["read", "pack", "mail", "rename", "translate"];
+    let things = ["the report", "all invoices", "a picture", "her notes"];
+    let (verb, thing) = (number % verbs.len(), number * 7 / 3 % things.len());
+    let step = |at: usize| {
+        let depends_on: Vec<String> = at.checked_sub(1).map(|before| format!("s{before}")).into_iter().collect();
+        let tool = (verb * 2 + at + number % 3) % TOOLS;
+        json!({"id": format!("s{at}"), "tool_id": format!("office:t{tool}"), "depends_on": depends_on, "success": number % 7 != 0})
+    };
+    let intent = format!("{} {}, then {} it", verbs[verb], things[thing], verbs[(verb + 1 + number % 2) % verbs.len()]);
+    let steps: Vec<Value> = (0..=number % 4).map(step).collect();
+    json!({"trace_id": format!("trace-{number}"), "intent": intent, "steps": steps, "success": number % 11 != 0})
+}
+
+fn dataset() -> TempDir {
+    let home = TempDir::new().unwrap();
+    let write = |name: &str, lines: Vec<Value>| {
+        let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+        fs::write(home.path().join(name), text.join("\n")).unwrap();
+    };
+    let tool = |number: usize| {
+        let description = format!("Does what {} asks for", trace(number)["intent"]);
+        json!({"tool_id": format!("office:t{number}"), "server_id": "office", "name": format!("t{number}"), "description": description})
+    };
+    write("tools.jsonl", (0..TOOLS).map(tool).collect());
+    write("traces_train.jsonl", (0..60).map(trace).collect());
+    write("traces_test.jsonl", (60..75).map(trace).collect());
+    home
+}
+
+/// What a process of its own prints about the dataset, as JSON but for how long it took, and as text.
+fn evaluated(dataset: &Path, more: &[&str]) -> (Value, String) {
+    let run = |format: &[&str]| {
+        let done = pml().arg("eval").arg(dataset).args(more).args(format).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let mut report: Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    assert!(report.as_object_mut().unwrap().remove("seconds").is_some(), "{report}");
+    (report, run(&[]))
+}
+
+#[test]
+fn two_evaluations_print_the_same_bytes() {
+    let models = std::env::var("PML_TEST_MODELS").expect("PML_TEST_MODELS names the ONNX models; run scripts/test");
+    let model = format!("{models}/minilm");
+    let home = dataset();
+    for embedder in [&["--embedder", "static"][..], &["--embedder", "onnx", "--model-dir", &model]] {
+        let (report, text) = evaluated(home.path(), embedder);
+        let (again, text_again) = evaluated(home.path(), embedder);
+        assert_eq!(report.to_string(), again.to_string(), "{embedder:?}");
+        assert_eq!(text, text_again, "{embedder:?}");
+        assert_eq!(report["states"].as_array().unwrap().len(), 1, "{report}");
+        assert!(report["rankers"]["pml"]["next"]["n"].as_u64() > Some(10), "{report}");
+    }
+}
+
+#[test]
+fn two_prequential_evaluations_print_the_same_numbers() {
+    let (home, out) = (dataset(), TempDir::new().unwrap());
+    let run = || {
+        let done =
+            pml().args(["eval", "--prequential", "--json"]).arg(home.path()).arg("--out").arg(out.path()).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        (done.stdout, fs::read(out.path().join("curves.parquet")).unwrap())
+    };
+    assert_eq!(run(), run());
+}
+
+/// What a record says, without what tells when the embedder got to it.
+fn said(record: &Record) -> (Seq, Event, Option<String>) {
+    let id = (!matches!(record.event(), Event::EmbeddingComputed(_))).then(|| record.fact.id.to_string());
+    (record.seq, record.event().clone(), id)
+}
+
+/// A pml that is told the traces one after the other, and left alone until each is learnt, writes the very records that `pml eval`
+/// learns from.
+#[actix_rt::test]
+async fn evaluation_learns_from_the_log_that_the_actors_write() {
+    let home = dataset();
+    let dataset = Dataset::load(home.path(), TRAIN, START).unwrap();
+    let config = Config::load(None, []).unwrap();
+    let embedder = embed::open(&config.embedding).unwrap();
+    let mut learner = Learner::new(&*embedder, Limits::from(&config.limits));
+    let mut expected = learner.tools(&dataset.tools).unwrap();
+
+    let log = Arc::new(MemoryLog::new(Clock::system()));
+    let pml = Embedded::start_on(log, &[("TRACE__SETTLE_MS", "0")]).await;
+    pml.runtime.publisher.publish(dataset.tools.clone()).await.unwrap();
+    pml.runtime.settled().await;
+    for trace in &dataset.traces[..20] {
+        let written = learner.trace(trace).unwrap();
+        let first = written.first().unwrap().fact.time;
+        expected.extend(written);
+        pml.runtime.publisher.publish(trace.events(first).unwrap()).await.unwrap();
+        pml.runtime.settled().await;
+    }
+    let found: Vec<_> = pml.records().await.iter().map(said).collect();
+    let expected: Vec<_> = expected.iter().map(said).collect();
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+    assert!(learner.finish().predictor.lessons.taken() > 10);
+    pml.stop().await;
+}
