@@ -29,11 +29,11 @@ fn trace(number: usize) -> Value {
     let step = |at: usize| {
         let depends_on: Vec<String> = at.checked_sub(1).map(|before| format!("s{before}")).into_iter().collect();
         let tool = (verb * 2 + at + number % 3) % TOOLS;
-        json!({"id": format!("s{at}"), "tool_id": format!("office:t{tool}"), "depends_on": depends_on, "success": number % 7 != 0})
+        json!({"id": format!("s{at}"), "tool_id": format!("office:t{tool}"), "depends_on": depends_on, "success": !number.is_multiple_of(7)})
     };
     let intent = format!("{} {}, then {} it", verbs[verb], things[thing], verbs[(verb + 1 + number % 2) % verbs.len()]);
     let steps: Vec<Value> = (0..=number % 4).map(step).collect();
-    json!({"trace_id": format!("trace-{number}"), "intent": intent, "steps": steps, "success": number % 11 != 0})
+    json!({"trace_id": format!("trace-{number}"), "intent": intent, "steps": steps, "success": !number.is_multiple_of(11)})
 }
 
 fn dataset() -> TempDir {

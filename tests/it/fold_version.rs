@@ -53,7 +53,7 @@ fn vector(text: &str, model: &str) -> Vec<f32> {
 }
 
 fn described(number: usize) -> Event {
-    let hint = (number % 3 == 0).then_some(number % 2 == 0);
+    let hint = number.is_multiple_of(3).then_some(number.is_multiple_of(2));
     Event::ToolRegistered(ToolRegistered {
         tool: tool(number).parse().unwrap(),
         name: format!("tool {number}"),
@@ -104,7 +104,7 @@ fn run(history: &mut History, numbers: &mut Numbers, run: u64) {
             history.append(given::step_started(&execution, &name, &callee));
         }
         let before = format!("s{}", numbers.below(step.max(1)));
-        let uses: &[&str] = if step > 0 && procedure % 3 > 0 { &[&before] } else { &[] };
+        let uses: &[&str] = if step > 0 && !procedure.is_multiple_of(3) { &[&before] } else { &[] };
         history.append(given::step_finished(&execution, &name, &callee, uses, numbers.below(10) > 0));
     }
     if run % 16 == 15 {
@@ -128,7 +128,7 @@ fn declared(state: &State) -> Event {
     let node = |(at, callee): (usize, &String)| StructureNode { id: id(at), callee: callee.parse().unwrap() };
     let edge = |(from, to, kind)| StructureEdge { from: id(from), to: id(to), kind };
     let Event::CapabilityDeclared(mut declared) = given::declared("with a loop", &[]) else { unreachable!() };
-    declared.description = "Tries again until it works".to_owned();
+    "Tries again until it works".clone_into(&mut declared.description);
     declared.code = Some("while not done".to_owned());
     declared.structure = Structure {
         nodes: calls.iter().enumerate().map(node).collect(),
