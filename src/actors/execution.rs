@@ -293,7 +293,7 @@ impl Execution {
             }
             group.reconsider(&execution, &mut self.executions, &self.parts.limits);
         }
-        group.refused.extend(self.reorder.expire(self.parts.clock.now()));
+        group.refused.extend(self.reorder.expire(self.parts.clock.uptime()));
         group
     }
 
@@ -312,7 +312,7 @@ impl Execution {
         for (item, verdict) in settled.refused {
             self.answer(&item, verdict);
         }
-        let now = self.parts.clock.now();
+        let now = self.parts.clock.uptime();
         for (item, refusal) in settled.waiting {
             // The group decided meanwhile may have brought what this one waits for.
             let healed =

@@ -62,10 +62,10 @@ pub(crate) struct IndexParts {
 
 /// One life: updates whenever the view is newer than the index.
 pub(crate) async fn run(mut parts: IndexParts) -> Result<(), Failure> {
-    let mut fitted = parts.clock.now();
+    let mut fitted = parts.clock.uptime();
     while !*parts.stop.borrow_and_update() {
         let previous = Arc::clone(&parts.index.borrow());
-        let began = parts.clock.now();
+        let began = parts.clock.uptime();
         tokio::select! {
             newer = parts.views.at_least(previous.at().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
@@ -75,18 +75,18 @@ pub(crate) async fn run(mut parts: IndexParts) -> Result<(), Failure> {
                     if may_fit && index.has_outgrown_its_weights() { (index.calibrated(), true) } else { (index, false) }
                 };
                 let (index, fit) = tokio::task::spawn_blocking(update).await.map_err(|_| Failure::Gone)?;
-                fitted = if fit { parts.clock.now() } else { fitted };
+                fitted = if fit { parts.clock.uptime() } else { fitted };
                 parts.index.send_replace(Arc::new(index));
             }
             () = tokio::time::sleep(QUIET), if previous.can_be_calibrated() && !previous.is_calibrated() => {
                 let fit = move || Index::clone(&previous).calibrated();
                 let index = tokio::task::spawn_blocking(fit).await.map_err(|_| Failure::Gone)?;
-                fitted = parts.clock.now();
+                fitted = parts.clock.uptime();
                 parts.index.send_replace(Arc::new(index));
             }
             _ = parts.stop.changed() => continue,
         }
-        let took = Duration::from_millis(parts.clock.now().millis_since(began));
+        let took = parts.clock.uptime().since(began);
         tokio::select! {
             () = tokio::time::sleep(PAUSE_MIN.max(took * PAUSE_FACTOR)) => {}
             _ = parts.stop.changed() => {}

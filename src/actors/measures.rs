@@ -66,11 +66,11 @@ pub(crate) async fn run(mut parts: MeasuresParts) -> Result<(), Failure> {
         let pause_ms = tokio::select! {
             newer = parts.views.at_least(previous.at().next()) => {
                 let Some(view) = newer else { return Ok(()) }; // The fold is gone: shutting down.
-                let begun = parts.clock.now();
+                let begun = parts.clock.uptime();
                 let compute = move || Measures::compute(&view, Some(&previous), wanted, &tool_vectors(&view));
                 let measures = tokio::task::spawn_blocking(compute).await.map_err(|_| Failure::Gone)?;
                 parts.measures.send_replace(Arc::new(measures));
-                parts.settings.measures_every_ms.max(parts.clock.now().millis_since(begun) * REST)
+                parts.settings.measures_every_ms.max(parts.clock.uptime().millis_since(begun) * REST)
             }
             _ = parts.stop.changed() => continue,
         };

@@ -151,7 +151,7 @@ impl Known {
             next.push(record);
         }
         if last > before {
-            self.recent.extend(next, self.clock.now());
+            self.recent.extend(next, &self.clock);
             self.followed.send_replace(last);
             advance(&self.tail, last);
             if last >= self.past {
