@@ -19,6 +19,7 @@ use futures_util::stream::BoxStream;
 
 pub use memory::MemoryBus;
 pub use nats::NatsBus;
+pub(crate) use subject::kind_of_subject;
 pub use subject::{Pattern, Subject, Subjects, Workspace};
 
 /// The message was not sent, or nobody knows. Delivery is at most once, so the caller may drop it or send it again as it likes.

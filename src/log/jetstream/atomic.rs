@@ -155,7 +155,7 @@ impl Writer {
                     return ((first.0..).take(batch.facts.len()).map(done).collect(), None);
                 }
                 Err(SendError::Unknown(_)) => maybe_ours = batch.ids,
-                Err(SendError::Duplicate | SendError::Refused(_)) => {}
+                Err(SendError::Duplicate | SendError::Full(_) | SendError::Refused(_)) => {}
             }
         }
         self.settle(&batch.facts, maybe_ours).await
