@@ -52,13 +52,28 @@ impl Publisher {
 
     /// Publishes what came through a door named `origin`, checked or refused there.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
-        if !self.turn.borrow().is_held() {
-            return Err(PublishError::Closed);
+        self.send(Publish { items, origin, comes_again: false }).await
+    }
+
+    /// For a door that keeps what is refused only for the moment and brings it again: no dead letters are made of that.
+    pub(crate) async fn submit_to_come_again(
+        &self,
+        items: Vec<Incoming>,
+        origin: &'static str,
+    ) -> Result<Vec<Verdict>, PublishError> {
+        self.send(Publish { items, origin, comes_again: true }).await
+    }
+
+    async fn send(&self, publish: Publish) -> Result<Vec<Verdict>, PublishError> {
+        match &*self.turn.borrow() {
+            Turn::Held => {}
+            Turn::Waiting(Some(_)) => return Err(PublishError::Closed),
+            Turn::Waiting(None) => return Err(PublishError::Unleased),
         }
         let mut address = self.address.clone();
         let present = address.wait_for(Option::is_some).await.map_err(|_| PublishError::Closed)?.clone();
         let actor = present.expect("waited for an address");
-        actor.send(Publish { items, origin }).await.unwrap_or(Err(PublishError::Unknown))
+        actor.send(publish).await.unwrap_or(Err(PublishError::Unknown))
     }
 
     /// Sends dead letters through the door again. Each leaves the store; one that is refused once more comes back with the new
