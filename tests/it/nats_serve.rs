@@ -292,7 +292,7 @@ fn a_full_store_is_named_and_the_work_goes_on_once_there_is_room() {
         let text = format!("max_payload: 8MB\njetstream {{ store_dir: \"nats-data\", max_file_store: {limit} }}\n");
         std::fs::write(home.path().join("small.conf"), text).unwrap();
     };
-    config("2MB");
+    config("1MB");
     let mut nats = NatsServer::with(&home.path().join("small.conf"));
     let server = Server::serving(&["--nats", &nats.url()], &[("NATS__LEASE_MS", "60000")]);
     let run = |number: usize| {
@@ -300,11 +300,11 @@ fn a_full_store_is_named_and_the_work_goes_on_once_there_is_room() {
         run[0]["data"]["intent"] = json!("fill the store ".repeat(500));
         run
     };
+    // Others write, too: an append of theirs may be what fills the store, and events that were under way then have an unknown outcome.
     let (number, refused) = (0..1_000)
         .map(|number| (number, server.post(&run(number))))
-        .find(|(_, answer)| answer.status != 202)
-        .expect("two megabytes are soon full");
-    assert_eq!(refused.status, 507, "{refused:?}");
+        .find(|(_, answer)| answer.status == 507)
+        .expect("one megabyte is soon full");
     assert!(refused.text.contains("the stream pml_default_log is full"), "{refused:?}");
     nats.kill9();
     config("1GB");
