@@ -184,7 +184,7 @@ impl Writer {
                 }
             }
             Err(SendError::Duplicate | SendError::Full(_) | SendError::Refused(_)) => {
-                self.known.sent(facts.iter().map(|fact| (fact, None)))
+                self.known.sent(facts.iter().map(|fact| (fact, None)));
             }
             // They may be stored, and come back.
             Err(SendError::Unknown(_)) => {}
