@@ -5,6 +5,7 @@
 
 mod dead;
 mod error;
+mod foreign;
 mod jetstream;
 mod memory;
 mod recent;
@@ -25,6 +26,7 @@ use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 pub use dead::{DeadLetter, DeadLetters, NewDeadLetter};
 pub use error::{AppendError, OpenError, ReadError};
+pub use foreign::Foreign;
 pub use jetstream::{JetStreamLog, StreamDeadLetters};
 pub use memory::MemoryLog;
 pub use redb::{RedbLog, RedbOptions, scan};
@@ -52,7 +54,7 @@ pub struct Appended {
 ///   `read`, and `tail` MUST have reached it.
 /// - A fact whose id the log holds MUST NOT be written again; the answer is the position of the first one, marked duplicate. This
 ///   holds within one call too.
-/// - `Err(Busy | Closed | Determinate)` means that nothing of the call was written. `Err(Indeterminate)` means that any part may
+/// - `Err(Busy | Closed | Full | Determinate)` means that nothing of the call was written. `Err(Indeterminate)` means that any part may
 ///   have been: the caller reads back (`find`) before it tries again.
 /// - `read` returns records after a position, in order, at most `limit`, fewer only at the tail. It MUST NOT block a writer.
 /// - Dropping the future of an `append` does not undo it.
@@ -66,6 +68,11 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// The tail, and a way to wait for it to move.
     fn tail(&self) -> watch::Receiver<Seq>;
+
+    /// What this process has found in the log's place so far that is no record and was skipped.
+    fn foreign(&self) -> Foreign {
+        Foreign::default()
+    }
 }
 
 pub type SharedLog = Arc<dyn EventLog>;

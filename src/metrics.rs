@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 
 use crate::core::predict::score::WINDOWS;
 use crate::core::state::State;
+use crate::log::Foreign;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByKind {
@@ -41,6 +42,7 @@ pub struct Metrics {
     pub(crate) accepted: Family<ByKind, Counter>,
     pub(crate) duplicate: Counter,
     pub(crate) refused: Family<ByReason, Counter>,
+    pub(crate) put_off: Counter,
     pub(crate) busy: Counter,
     pub(crate) restarts: Family<ByActor, Counter>,
     pub(crate) streams: Gauge,
@@ -52,6 +54,7 @@ pub struct Metrics {
     hit3: WindowGauges,
     log_loss: WindowGauges,
     calibration_error: WindowGauges,
+    foreign: Gauge<u64, AtomicU64>,
     applied: Gauge<u64, AtomicU64>,
     tools: Gauge<u64, AtomicU64>,
     capabilities: Gauge<u64, AtomicU64>,
@@ -67,6 +70,7 @@ impl Metrics {
             accepted: Family::default(),
             duplicate: Counter::default(),
             refused: Family::default(),
+            put_off: Counter::default(),
             busy: Counter::default(),
             restarts: Family::default(),
             streams: Gauge::default(),
@@ -78,6 +82,7 @@ impl Metrics {
             hit3: WindowGauges::default(),
             log_loss: WindowGauges::default(),
             calibration_error: WindowGauges::default(),
+            foreign: Gauge::default(),
             applied: Gauge::default(),
             tools: Gauge::default(),
             capabilities: Gauge::default(),
@@ -89,6 +94,11 @@ impl Metrics {
         registry.register("events_accepted", "Events appended to the log", metrics.accepted.clone());
         registry.register("events_duplicate", "Events whose id the log already held", metrics.duplicate.clone());
         registry.register("events_refused", "Events refused and kept as dead letters", metrics.refused.clone());
+        registry.register(
+            "events_put_off",
+            "Events left on the work queue for a while, no room for their execution",
+            metrics.put_off.clone(),
+        );
         registry.register("requests_busy", "Requests answered with back-pressure", metrics.busy.clone());
         registry.register("actor_restarts", "Actors rebuilt from the log after a failure", metrics.restarts.clone());
         registry.register("event_streams", "Open event streams", metrics.streams.clone());
@@ -112,6 +122,7 @@ impl Metrics {
             "Expected calibration error of the first outcome, 10 bins",
             metrics.calibration_error.clone(),
         );
+        registry.register("log_foreign_messages", "Messages of others found in the log and skipped", metrics.foreign.clone());
         registry.register("applied_seq", "Last record folded into the view", metrics.applied.clone());
         registry.register("tools", "Tools known, stubs included", metrics.tools.clone());
         registry.register("capabilities", "Capabilities known", metrics.capabilities.clone());
@@ -121,9 +132,10 @@ impl Metrics {
         metrics
     }
 
-    /// The metrics as text; gauges of the state are read from `view`.
-    pub fn render(&self, view: &State) -> String {
+    /// The metrics as text; gauges of the state are read from `view`, those of the log from `foreign`.
+    pub fn render(&self, view: &State, foreign: &Foreign) -> String {
         self.render_scores(view);
+        self.foreign.set(foreign.count);
         self.applied.set(view.applied().0);
         self.tools.set(view.tools.len() as u64);
         self.capabilities.set(view.capabilities.len() as u64);

@@ -48,7 +48,8 @@ pub enum Verdict {
     Refused(Box<Refusal>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a whole publish request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// Nothing was taken.
     #[error("too many events are waiting (execution.queue_events_max); try again in a moment")]
@@ -56,6 +57,14 @@ pub enum PublishError {
     /// Nothing was taken.
     #[error("this process takes no events: it is stopping, or the role 'execution' belongs to another one")]
     Closed,
+    /// Nothing was taken.
+    #[error(
+        "this process accepts no events at the moment: it has no lease on the role 'execution', nor is another process known to have it"
+    )]
+    Unleased,
+    /// There is no room; names what is full. Some of it may have been taken before that. Sending it again, with the same ids, is safe.
+    #[error("{0}; make room and send it again with the same ids")]
+    Full(Arc<str>),
     /// Some of it may have been taken. Sending it again, with the same ids, is safe.
     #[error("the outcome is unknown; send it again with the same ids")]
     Unknown,
@@ -66,6 +75,8 @@ pub enum PublishError {
 pub(crate) struct Publish {
     pub(crate) items: Vec<Incoming>,
     pub(crate) origin: &'static str,
+    /// The sender keeps events that are refused temporarily and sends them again: they become no dead letters.
+    pub(crate) comes_again: bool,
 }
 
 /// Where the execution actor announces itself to publishers; `None` while there is none.
@@ -111,13 +122,28 @@ impl Publisher {
 
     /// Publishes what came through a door named `origin`, checked or refused there.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
-        if !self.lease.borrow().is_held() {
-            return Err(PublishError::Closed);
+        self.send(Publish { items, origin, comes_again: false }).await
+    }
+
+    /// Publishes for a sender that keeps events that are refused temporarily and sends them again: they become no dead letters.
+    pub(crate) async fn submit_to_come_again(
+        &self,
+        items: Vec<Incoming>,
+        origin: &'static str,
+    ) -> Result<Vec<Verdict>, PublishError> {
+        self.send(Publish { items, origin, comes_again: true }).await
+    }
+
+    async fn send(&self, publish: Publish) -> Result<Vec<Verdict>, PublishError> {
+        match &*self.lease.borrow() {
+            LeaseState::Held => {}
+            LeaseState::Waiting(Some(_)) => return Err(PublishError::Closed),
+            LeaseState::Waiting(None) => return Err(PublishError::Unleased),
         }
         let mut address = self.address.clone();
         let present = address.wait_for(Option::is_some).await.map_err(|_| PublishError::Closed)?.clone();
         let actor = present.expect("waited for an address");
-        actor.send(Publish { items, origin }).await.unwrap_or(Err(PublishError::Unknown))
+        actor.send(publish).await.unwrap_or(Err(PublishError::Unknown))
     }
 
     /// Sends dead letters through the door again. Each leaves the store; one that is refused once more comes back with the new

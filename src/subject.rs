@@ -241,6 +241,11 @@ impl Subjects {
         self.subject("q", &encoded_path(question))
     }
 
+    /// Where the holder of a lease answers while it is connected.
+    pub(crate) fn lease(&self, what: &str, holder: &str) -> Subject {
+        self.subject("lease", &format!("{}.{}", encoded_token(what), encoded_token(holder)))
+    }
+
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }
@@ -259,6 +264,11 @@ impl Subjects {
     fn subject(&self, class: &str, rest: &str) -> Subject {
         Subject(format!("pml.{}.{class}.{rest}", self.workspace).into())
     }
+}
+
+/// The kind that a subject of the class `in` or `log` names, whether or not there is one of this name.
+pub(crate) fn kind_of_subject(subject: &str) -> &str {
+    subject.splitn(4, '.').nth(3).unwrap_or_default()
 }
 
 fn is_plain(c: char) -> bool {

@@ -3,8 +3,10 @@
 //! What waits is decided and appended as one group while the next one gathers. A decision rests on what the log holds and on the
 //! groups under way; if one of those fails, the actor starts over from the log. An event that refers to something unknown may only
 //! have overtaken it; it is held back for a while (`reorder`) before it is refused. What is refused goes to the dead letters, unless the log already holds that id: then
-//! it is a repeat, and the answer is where the first one stands.
+//! it is a repeat, and the answer is where the first one stands. What is refused only for the moment (`Refusal::is_temporary`) is no
+//! dead letter if whoever brought it keeps it and brings it again.
 
+mod admission;
 mod group;
 mod reorder;
 
@@ -20,18 +22,16 @@ use super::follow::follow;
 use super::{ActorFailure, Records};
 use crate::clock::Clock;
 use crate::config;
-use crate::core::event::{Event, Kind, NewRecord};
-use crate::core::execution::admit;
+use crate::core::event::{Kind, NewRecord};
 use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
-use crate::core::trace::Executions;
 use crate::failpoint;
-use crate::log::DeadLetters;
-use crate::log::{Appended, SharedLog};
+use crate::log::{AppendError, Appended, DeadLetters, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
 use crate::publisher::{Announce, Publish, PublishError, Verdict};
 use crate::views::Views;
+use admission::Admission;
 use group::{Group, Settled};
 use reorder::Reorder;
 
@@ -78,11 +78,11 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
     let actor = Execution::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let reorder = Reorder::new(parts.settings.reorder_wait_ms, parts.settings.reorder_events_max);
+        let admission = Admission::new(executions, Arc::clone(&parts.limits));
         Execution {
             parts,
-            executions,
+            admission,
             heard: position,
-            own_from: None,
             reorder,
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
@@ -99,13 +99,9 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
 
 pub(crate) struct Execution {
     parts: ExecutionParts,
-    /// What the log holds about executions, plus what the groups under way add to it.
-    executions: Executions,
-    /// The last record of the log that `executions` holds.
+    admission: Admission,
+    /// The last record of the log that `admission` holds.
     heard: Seq,
-    /// The first record that this life of the actor wrote. What stands before it and was not there when this life began was still
-    /// under way when the life before ended.
-    own_from: Option<Seq>,
     reorder: Reorder,
     queue: VecDeque<Item>,
     /// Requests that still wait for the verdict on some event.
@@ -122,6 +118,7 @@ struct Item {
     request: u64,
     index: usize,
     origin: &'static str,
+    comes_again: bool,
     original: Option<Bytes>,
     content: Result<Arc<NewRecord>, Box<Refusal>>,
 }
@@ -139,7 +136,7 @@ impl Actor for Execution {
 impl Handler<Publish> for Execution {
     type Result = ResponseFuture<Result<Vec<Verdict>, PublishError>>;
 
-    fn handle(&mut self, Publish { items, origin }: Publish, context: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, Publish { items, origin, comes_again }: Publish, context: &mut Context<Self>) -> Self::Result {
         failpoint::pass("execution.publish");
         if items.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
@@ -152,7 +149,7 @@ impl Handler<Publish> for Execution {
         let request = self.next_request;
         self.next_request += 1;
         self.waiting += items.len();
-        if !self.awaits_closings(CLOSING_MATTERS_PERCENT) {
+        if !self.admission.awaits_closings(CLOSING_MATTERS_PERCENT) {
             self.parts.burst.report(self.waiting);
         }
         self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply });
@@ -160,6 +157,7 @@ impl Handler<Publish> for Execution {
             request,
             index,
             origin,
+            comes_again,
             original: item.original,
             content: item.content,
         }));
@@ -171,13 +169,15 @@ impl Handler<Publish> for Execution {
 impl Handler<Records> for Execution {
     type Result = Result<(), ActorFailure>;
 
-    /// The closings that the trace actor wrote, and what an earlier life left under way; the rest are this actor's own records,
-    /// noted when they were admitted. Also the tick that lets events stop waiting for what never came.
+    /// What others wrote: closings, what an earlier life left under way, what a process that had the role before wrote late. Also the
+    /// tick that lets events stop waiting for what never came.
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
         for record in &records {
-            let not_own = self.own_from.is_none_or(|own| record.seq < own);
-            if not_own || record.event().kind() == Kind::TraceCompleted {
-                self.executions.apply(&record.fact);
+            if self.admission.hear(record)
+                && !self.reorder.is_empty()
+                && let Some(execution) = record.event().execution()
+            {
+                self.queue.extend(self.reorder.release(execution));
             }
             self.heard = record.seq;
         }
@@ -187,12 +187,6 @@ impl Handler<Records> for Execution {
 }
 
 impl Execution {
-    /// Whether executions that are over and not closed take more than `percent` of the room for open ones. Events that go on as if
-    /// nothing were the matter would soon be refused for being too many.
-    fn awaits_closings(&self, percent: usize) -> bool {
-        self.executions.finished_len().saturating_mul(100) > self.parts.limits.open_executions_max.saturating_mul(percent)
-    }
-
     /// Starts the next group unless enough are under way: decide, append, bury; `settle` gets the rest done.
     fn pump(&mut self, context: &mut Context<Self>) {
         let worth_it = self.groups_under_way == 0 || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
@@ -215,6 +209,9 @@ impl Execution {
                 // What this actor believes about open executions may now be ahead of the log. The next life reads the log;
                 // everybody who waits learns that the outcome is unknown when their request is dropped.
                 tracing::error!(error = &failure as &dyn std::error::Error, "cannot append; starting over from the log");
+                if let ActorFailure::Append(full @ AppendError::Full { .. }) = &failure {
+                    actor.answer_all(&PublishError::Full(full.to_string().into()));
+                }
                 context.stop();
             }
         }));
@@ -223,23 +220,24 @@ impl Execution {
     /// Pure but for the clock: which of the waiting events are admitted, refused, or held back.
     fn decide(&mut self) -> Group {
         let take = self.queue.len().min(group::EVENTS_MAX);
-        let mut group = Group::based_on(self.heard, take);
+        let now = self.parts.clock.uptime();
+        let mut group = Group::based_on(self.heard, now, take);
         let held = !self.reorder.is_empty();
         for _ in 0..take {
             // Every closing that the log brings is a reason to look again.
-            if self.awaits_closings(CLOSING_FIRST_PERCENT) {
+            if self.admission.awaits_closings(CLOSING_FIRST_PERCENT) {
                 break;
             }
             let Some(item) = self.queue.pop_front() else { break };
-            group.decide(item, &mut self.executions, &self.parts.limits, held);
+            group.decide(item, &mut self.admission, held);
         }
         while let Some(execution) = group.touched.pop_first() {
             for item in self.reorder.release(&execution) {
-                group.decide(item, &mut self.executions, &self.parts.limits, true);
+                group.decide(item, &mut self.admission, true);
             }
-            group.reconsider(&execution, &mut self.executions, &self.parts.limits);
+            group.reconsider(&execution, &mut self.admission);
         }
-        group.refused.extend(self.reorder.expire(self.parts.clock.now()));
+        group.refuse(self.reorder.expire(now), &self.admission);
         group
     }
 
@@ -247,23 +245,21 @@ impl Execution {
     fn settle(&mut self, settled: Settled) {
         self.count(&settled);
         for (item, Appended { seq, duplicate }) in settled.appended {
-            if duplicate && seq <= settled.based_on {
-                self.undo_phantom(&item);
+            if duplicate {
+                self.admission.was_duplicate(&item);
             }
-            if !duplicate {
-                self.own_from.get_or_insert(seq);
+            if duplicate && seq <= settled.based_on {
+                self.admission.undo_phantom(&item);
             }
             self.answer(&item, if duplicate { Verdict::Duplicate { seq } } else { Verdict::Accepted { seq } });
         }
         for (item, verdict) in settled.refused {
             self.answer(&item, verdict);
         }
-        let now = self.parts.clock.now();
+        let now = self.parts.clock.uptime();
         for (item, refusal) in settled.waiting {
             // The group decided meanwhile may have brought what this one waits for.
-            let healed =
-                item.content.as_ref().is_ok_and(|fact| admit(&self.executions, &fact.event, &self.parts.limits).is_ok());
-            if healed {
+            if self.admission.would_admit(&item) {
                 self.queue.push_back(item);
             } else {
                 self.reorder.hold(item, refusal, now);
@@ -271,14 +267,11 @@ impl Execution {
         }
     }
 
-    /// A start that was admitted although the log as heard then held it belongs to an execution closed so long ago that it was
-    /// forgotten: it opened nothing. (A repeat of a record that the log did not hold then is another matter: a life of this actor
-    /// that panicked may have left an append under way. That execution is open.)
-    fn undo_phantom(&mut self, item: &Item) {
-        if let Ok(fact) = &item.content
-            && let Event::ExecutionStarted(started) = &fact.event
-        {
-            self.executions.discard(&started.execution);
+    /// Tells everybody who waits why there will be no verdict.
+    fn answer_all(&mut self, error: &PublishError) {
+        for request in std::mem::take(&mut self.requests).into_values() {
+            // Whoever stopped waiting does not want the answer.
+            drop(request.reply.send(Err(error.clone())));
         }
     }
 
@@ -296,8 +289,9 @@ impl Execution {
         for (kind, count) in accepted {
             metrics.accepted.get_or_create(&ByKind { kind: kind.name() }).inc_by(count);
         }
-        for (_, verdict) in &settled.refused {
+        for (item, verdict) in &settled.refused {
             match verdict {
+                Verdict::Refused(refusal) if item.is_put_off_by(refusal) => metrics.put_off.inc(),
                 Verdict::Refused(refusal) => metrics.refused.get_or_create(&ByReason { reason: refusal.reason() }).inc(),
                 Verdict::Accepted { .. } | Verdict::Duplicate { .. } => metrics.duplicate.inc(),
             };
@@ -305,7 +299,8 @@ impl Execution {
     }
 
     fn answer(&mut self, item: &Item, verdict: Verdict) {
-        let request = self.requests.get_mut(&item.request).expect("a request stays until its last verdict");
+        // One that is not there was told that there is no room.
+        let Some(request) = self.requests.get_mut(&item.request) else { return };
         request.verdicts[item.index] = Some(verdict);
         request.missing -= 1;
         self.waiting -= 1;

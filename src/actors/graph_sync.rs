@@ -11,10 +11,9 @@ use super::burst::Burst;
 use super::follow::follow;
 use super::{ActorFailure, Records};
 use crate::bus::SharedBus;
-use crate::clock::Clock;
+use crate::clock::{Clock, Uptime};
 use crate::core::id::Seq;
 use crate::core::state::{Notice, State};
-use crate::core::time::Timestamp;
 use crate::failpoint;
 use crate::log::SharedLog;
 use crate::subject::Subjects;
@@ -47,7 +46,7 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), ActorFailure> {
             state,
             clock: parts.clock,
             stale: false,
-            published: Timestamp::from_micros(0),
+            published: Uptime::ZERO,
             batch_records_max: batch_max,
             views: parts.views,
             bus: parts.bus,
@@ -68,7 +67,7 @@ struct GraphSync {
     clock: Clock,
     /// Records were folded since the last view.
     stale: bool,
-    published: Timestamp,
+    published: Uptime,
     batch_records_max: usize,
     views: Publish<State>,
     bus: SharedBus,
@@ -89,7 +88,7 @@ impl Handler<Records> for GraphSync {
             notices.extend(self.state.apply(record).into_iter().map(|notice| (record.seq, notice)));
         }
         self.stale |= !records.is_empty();
-        let now = self.clock.now();
+        let now = self.clock.uptime();
         let behind = records.len() == self.batch_records_max;
         let every_ms = if behind { VIEW_EVERY_BEHIND_MS } else { VIEW_EVERY_MS };
         let due = records.is_empty() || now.millis_since(self.published) >= every_ms;

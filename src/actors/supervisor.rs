@@ -36,9 +36,9 @@ where
             let mut stop = stop;
             let mut backoff = BACKOFF_FIRST;
             while !*stop.borrow() {
-                let born = clock.now();
+                let born = clock.uptime();
                 let outcome = incarnation().await;
-                if clock.now().millis_since(born) > LONG_LIFE_MS {
+                if clock.uptime().millis_since(born) > LONG_LIFE_MS {
                     backoff = BACKOFF_FIRST;
                 }
                 match outcome {

@@ -15,11 +15,10 @@ use tokio::sync::watch;
 use super::burst::Burst;
 use super::follow::follow;
 use super::{ActorFailure, Records};
-use crate::clock::Clock;
+use crate::clock::{Clock, Uptime};
 use crate::config;
 use crate::core::event::{Event, NewRecord, Record};
 use crate::core::id::{ExecutionId, PrecomputedHash, Seq};
-use crate::core::time::Timestamp;
 use crate::core::trace::OpenExecution;
 use crate::failpoint;
 use crate::log::{SharedLog, append_patiently};
@@ -45,7 +44,7 @@ pub(crate) struct TraceParts {
 /// One life of the actor: starts from the open executions of the newest view and follows the log from there.
 pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
-    let now = parts.clock.now();
+    let now = parts.clock.uptime();
     let (log, burst, stop) = (Arc::clone(&parts.log), parts.burst.clone(), parts.stop.clone());
     let actor = Trace::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
@@ -82,12 +81,12 @@ struct Trace {
 
 struct Heard {
     /// When its last event arrived, and where that stands in the log.
-    last: Timestamp,
+    last: Uptime,
     last_seq: Seq,
     /// `execution.finished` is among its events.
     finished: bool,
     /// The deadline that holds.
-    look_at: Timestamp,
+    look_at: Uptime,
     order: Seq,
 }
 
@@ -95,7 +94,7 @@ struct Heard {
 /// they ended in the log.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Deadline {
-    look_at: Timestamp,
+    look_at: Uptime,
     order: Seq,
     execution: ExecutionId,
 }
@@ -108,7 +107,7 @@ impl Handler<Records> for Trace {
     type Result = ResponseFuture<Result<(), ActorFailure>>;
 
     fn handle(&mut self, Records(records): Records, _: &mut Context<Self>) -> Self::Result {
-        let now = self.clock.now();
+        let now = self.clock.uptime();
         for record in &records {
             failpoint::pass("trace.record");
             self.note(record, now);
@@ -125,7 +124,7 @@ impl Handler<Records> for Trace {
 }
 
 impl Trace {
-    fn note(&mut self, record: &Record, now: Timestamp) {
+    fn note(&mut self, record: &Record, now: Uptime) {
         let event = record.event();
         let Some(execution) = event.execution() else { return };
         match event {
@@ -140,7 +139,7 @@ impl Trace {
 
     /// An event of `execution` arrived, at `seq` of the log; `finishes` says whether it ends the execution. One that comes after the
     /// closing leaves an entry behind that means nothing and goes when it is due.
-    fn hear(&mut self, execution: &ExecutionId, finishes: bool, seq: Seq, now: Timestamp) {
+    fn hear(&mut self, execution: &ExecutionId, finishes: bool, seq: Seq, now: Uptime) {
         let look_at = if let Some(heard) = self.heard.get_mut(execution) {
             heard.last = now;
             heard.last_seq = seq;
@@ -176,7 +175,7 @@ impl Trace {
 
     /// The traces of the executions that are due. What the view does not show yet, and what is too much at once, is looked at again
     /// with the next records or tick.
-    fn close_due(&mut self, now: Timestamp) -> Vec<Arc<NewRecord>> {
+    fn close_due(&mut self, now: Uptime) -> Vec<Arc<NewRecord>> {
         let mut traces = Vec::new();
         if self.deadlines.peek().is_none_or(|Reverse(soonest)| soonest.look_at > now) {
             return traces;
@@ -212,7 +211,7 @@ impl Trace {
 
 impl Heard {
     /// When it is due at the earliest, as far as can be told without knowing its steps.
-    fn due_from(&self, settings: &config::Trace) -> Timestamp {
+    fn due_from(&self, settings: &config::Trace) -> Uptime {
         self.last.plus_millis(if self.finished { settings.settle_ms } else { settings.abandon_ms })
     }
 }
@@ -239,6 +238,7 @@ mod tests {
     use crate::core::event::{ExecutionFinished, ExecutionStarted};
     use crate::core::id::RecordId;
     use crate::core::state::State;
+    use crate::core::time::Timestamp;
     use crate::log::MemoryLog;
 
     const SETTLED_MS: u64 = 100_000_000;
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn nothing_is_closed_before_a_view_holds_its_last_event() {
         let (views, mut trace) = trace();
-        let (records, now) = (history(2), Timestamp::from_micros(0));
+        let (records, now) = (history(2), Uptime::ZERO);
         for record in &records {
             trace.note(record, now);
         }
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn deadlines_that_hold_no_more_do_not_pile_up() {
         let (views, mut trace) = trace();
-        let (records, mut now) = (history(10 * STALE_DEADLINES_MAX as u64), Timestamp::from_micros(0));
+        let (records, mut now) = (history(10 * STALE_DEADLINES_MAX as u64), Uptime::ZERO);
         views.send_replace(fold(&records));
         for run in records.chunks(2) {
             for record in run {

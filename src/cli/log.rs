@@ -164,7 +164,18 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
         }
     }
     let digest = state.digest().to_string();
-    output.json(&json!({"records": state.events(), "last_seq": state.applied().0, "digest": digest, "problems": problems}));
+    // Somebody else's messages are no damage: every reader skips the same ones.
+    let foreign = source.foreign();
+    output.json(&json!({
+        "records": state.events(),
+        "last_seq": state.applied().0,
+        "digest": digest,
+        "problems": problems,
+        "foreign": foreign.count,
+    }));
+    for shown in &foreign.shown {
+        output.say(format!("skipped: {shown}"));
+    }
     for problem in &problems {
         output.say(format!("damaged: {problem}"));
     }

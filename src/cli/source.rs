@@ -12,7 +12,7 @@ use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::{Archive, Moment};
-use crate::log::{JetStreamLog, RedbLog, SharedLog};
+use crate::log::{Foreign, JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
 use crate::snapshot::{self, Store};
 use crate::subject::Subjects;
@@ -45,6 +45,14 @@ impl Source {
             Self::Log(log, _) => Ok(*log.tail().borrow()),
             Self::Server(remote) => Ok(Seq(remote.get("/readyz")?["tail_seq"].as_u64().unwrap_or(0))),
             Self::Archive(archive) => Ok(archive.last().map_or(Seq::ZERO, |(seq, _)| seq)),
+        }
+    }
+
+    /// What was found in the log's place while it was read that is no record.
+    pub(super) fn foreign(&self) -> Foreign {
+        match self {
+            Self::Log(log, _) => log.foreign(),
+            Self::Server(_) | Self::Archive(_) => Foreign::default(),
         }
     }
 

@@ -18,6 +18,9 @@ pub enum AppendError {
     /// Nothing was written.
     #[error("the append did not happen")]
     Determinate(#[source] Source),
+    /// Nothing was written: there is no room left. What is there can still be read.
+    #[error("{place} is full: {detail}")]
+    Full { place: String, detail: String },
     /// It may have been written. Read back before trying again.
     #[error("the append may or may not have happened")]
     Indeterminate(#[source] Source),

@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! A record is a structured `CloudEvent` on `pml.<ws>.log.<kind>`, so that whoever may subscribe can read it. The header
-//! `Nats-Msg-Id` is the record's id; the position is the message's sequence in the stream. Nothing is ever deleted.
+//! `Nats-Msg-Id` is the record's id; the position is the message's sequence in the stream. Nothing is ever deleted. A message that
+//! somebody else put there is skipped (`message` says how it is told from a record) and leaves a hole.
 //!
 //! # Writing
 //! One task (`writer`) per process. It takes what waits and sends it, by configuration, as atomic batches (`batch`), which the
@@ -29,11 +30,13 @@ mod writer;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{AppendError, Appended, EventLog, ReadError};
+use super::error::Source;
+use super::{AppendError, Appended, EventLog, Foreign, ReadError};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
@@ -41,7 +44,7 @@ use crate::core::time::Timestamp;
 use crate::nats::{Nats, NatsError, StreamKind};
 pub use dead::StreamDeadLetters;
 use known::Known;
-use message::Encoded;
+use message::{Arrival, Content, Encoded};
 use scan::Scans;
 use writer::{Job, Writer};
 
@@ -69,8 +72,9 @@ impl JetStreamLog {
         let jetstream = nats.jetstream().clone();
         let name = stream.clone();
         let found = nats.run(async move { jetstream.get_stream(name).await }).await.map_err(|error| wrong(error.into()))?;
-        let tail = Seq(found.cached_info().state.last_sequence);
-        let known = Arc::new(Known::new(tail, clock.clone()));
+        let past = Seq(found.cached_info().state.last_sequence);
+        let tail = nats.run(async move { last_record(&found, past).await }).await.map_err(wrong)?;
+        let known = Arc::new(Known::new(tail, past, clock.clone()));
         let follower = nats.spawn(follower::run(nats.jetstream().clone(), stream.clone(), Arc::clone(&known)));
         let (jobs, queue) = mpsc::channel(queue_appends_max);
         let (ended, writer_ended) = std::sync::mpsc::channel();
@@ -106,6 +110,25 @@ impl JetStreamLog {
             Err(mpsc::error::TrySendError::Closed(_)) => ready(Err(AppendError::Closed)).boxed(),
         }
     }
+}
+
+/// The last position up to `end` that does not hold somebody else's message.
+async fn last_record(stream: &Stream, end: Seq) -> Result<Seq, Source> {
+    let mut position = end;
+    while position > Seq::ZERO {
+        match stream.get_raw_message(position.0).await {
+            Ok(message) => {
+                let arrival = Arrival::new(position, message.subject, Some(&message.headers), message.payload);
+                if !matches!(arrival.read(None), Ok(Content::Foreign(_))) {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        position = Seq(position.0 - 1);
+    }
+    Ok(position)
 }
 
 impl Drop for JetStreamLog {
@@ -144,5 +167,9 @@ impl EventLog for JetStreamLog {
 
     fn tail(&self) -> watch::Receiver<Seq> {
         self.known.tail()
+    }
+
+    fn foreign(&self) -> Foreign {
+        self.known.foreign()
     }
 }

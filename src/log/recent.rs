@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use crate::clock::{Clock, Uptime};
 use crate::core::event::Record;
 use crate::core::id::Seq;
-use crate::core::time::Timestamp;
 
 /// Bounds of the window: whichever is reached first. A burst fits in: who reads it later finds it here, already decoded.
 const RECORDS_MAX: usize = 262_144;
@@ -23,21 +23,28 @@ pub(super) struct Recent {
 
 #[derive(Default)]
 struct Window {
-    /// Contiguous: no record of the log is missing between the first and the last. With the size of its stored form.
-    records: VecDeque<(Record, usize)>,
+    /// Contiguous: no record of the log is missing between the first and the last.
+    records: VecDeque<Kept>,
     bytes: usize,
+}
+
+struct Kept {
+    record: Record,
+    /// Of its stored form.
+    size: usize,
+    /// When it becomes old.
+    old_from: Uptime,
 }
 
 impl Window {
     /// How many of the first have to go: what is beyond the bounds, and up to `old_max` of what is old.
-    fn leaving(&self, now: Timestamp, old_max: usize) -> usize {
+    fn leaving(&self, now: Uptime, old_max: usize) -> usize {
         let (mut records, mut bytes) = (self.records.len(), self.bytes);
-        let leaves = |(at, (record, size)): &(usize, &(Record, usize))| {
-            let is_old = now.millis_since(record.recorded_at) > OLD_AFTER_MS;
-            let too_many_old = is_old && *at < old_max && records > OLD_RECORDS_MAX;
+        let leaves = |(at, kept): &(usize, &Kept)| {
+            let too_many_old = kept.old_from <= now && *at < old_max && records > OLD_RECORDS_MAX;
             let leaves = too_many_old || records > RECORDS_MAX || bytes > BYTES_MAX;
             records -= 1;
-            bytes -= size;
+            bytes -= kept.size;
             leaves
         };
         self.records.iter().enumerate().take_while(leaves).count()
@@ -45,17 +52,20 @@ impl Window {
 }
 
 impl Recent {
-    /// Adds what was just committed.
-    pub(super) fn extend(&self, records: impl IntoIterator<Item = (Record, usize)>, now: Timestamp) {
+    /// Adds what was just committed, with the sizes of the stored forms. A record's age counts from here on: by how much it was old when it
+    /// came is all that the wall clock says about it.
+    pub(super) fn extend(&self, records: impl IntoIterator<Item = (Record, usize)>, clock: &Clock) {
+        let (wall, now) = (clock.now(), clock.uptime());
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let before = window.records.len();
         for (record, size) in records {
+            let young_ms = OLD_AFTER_MS.saturating_sub(wall.millis_since(record.recorded_at));
             window.bytes += size;
-            window.records.push_back((record, size));
+            window.records.push_back(Kept { record, size, old_from: now.plus_millis(young_ms) });
         }
         let leaving = window.leaving(now, window.records.len() - before + OLD_LEAVE_AT_ONCE);
-        let left: Vec<(Record, usize)> = window.records.drain(..leaving).collect();
-        window.bytes -= left.iter().map(|(_, size)| size).sum::<usize>();
+        let left: Vec<Kept> = window.records.drain(..leaving).collect();
+        window.bytes -= left.iter().map(|kept| kept.size).sum::<usize>();
         // Before the records are freed: readers wait for the lock.
         drop(window);
     }
@@ -63,13 +73,13 @@ impl Recent {
     /// The records after `after`, or `None` if the window does not reach back that far.
     pub(super) fn read(&self, after: Seq, limit: usize) -> Option<Vec<Record>> {
         let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let (first, _) = window.records.front()?;
+        let first = &window.records.front()?.record;
         // Saturating: callers may ask for what follows the last possible position.
         if after.0.saturating_add(1) < first.seq.0 {
             return None;
         }
-        let from = window.records.partition_point(|(record, _)| record.seq <= after);
-        Some(window.records.range(from..).take(limit).map(|(record, _)| record.clone()).collect())
+        let from = window.records.partition_point(|kept| kept.record.seq <= after);
+        Some(window.records.range(from..).take(limit).map(|kept| kept.record.clone()).collect())
     }
 }
 
@@ -80,6 +90,7 @@ mod tests {
     use super::*;
     use crate::core::event::{Event, NewRecord, ToolRemoved};
     use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_micros(0).plus_millis(millis)
@@ -98,7 +109,7 @@ mod tests {
 
     fn window(seqs: impl Iterator<Item = u64>, size: usize) -> Recent {
         let recent = Recent::default();
-        recent.extend(seqs.map(|seq| (record(seq), size)), at(0));
+        recent.extend(seqs.map(|seq| (record(seq), size)), &Clock::manual(at(0)));
         recent
     }
 
@@ -126,34 +137,38 @@ mod tests {
 
     #[test]
     fn the_oldest_leave_when_there_are_too_many_bytes() {
-        let recent = window(1..=2, BYTES_MAX / 2);
+        let (recent, clock) = (window(1..=2, BYTES_MAX / 2), Clock::manual(at(0)));
         assert_eq!(read(&recent, 0, 10), Some(vec![1, 2]));
-        recent.extend([(record(3), 1)], at(0));
+        recent.extend([(record(3), 1)], &clock);
         assert_eq!(read(&recent, 0, 10), None);
         assert_eq!(read(&recent, 1, 10), Some(vec![2, 3]));
-        recent.extend([(record(4), BYTES_MAX)], at(0));
+        recent.extend([(record(4), BYTES_MAX)], &clock);
         assert_eq!(read(&recent, 3, 10), Some(vec![4]));
-        recent.extend([(record(5), BYTES_MAX + 1)], at(0));
+        recent.extend([(record(5), BYTES_MAX + 1)], &clock);
         assert_eq!(read(&recent, 5, 10), None, "a record larger than the window is not kept");
-        recent.extend([(record(6), 1)], at(0));
+        recent.extend([(record(6), 1)], &clock);
         assert_eq!(read(&recent, 5, 10), Some(vec![6]), "nor does it stay in the way");
     }
 
     #[test]
     fn a_burst_stays_while_it_is_new_and_then_leaves_in_pieces() {
         let (old, piece) = (OLD_RECORDS_MAX as u64, OLD_LEAVE_AT_ONCE as u64);
-        let recent = window(1..=old + 2 * piece, 1);
+        let (recent, clock) = (Recent::default(), Clock::manual(at(0)));
+        recent.extend((1..=old + 2 * piece).map(|seq| (record(seq), 1)), &clock);
         let mut last = old + 2 * piece;
         let mut first_after = |millis: u64| {
             last += 1;
-            recent.extend([(record(last), 1)], at(millis));
+            clock.advance_ms(millis);
+            recent.extend([(record(last), 1)], &clock);
             (0..last).find(|after| read(&recent, *after, 1).is_some()).map(|after| after + 1)
         };
-        assert_eq!(first_after(OLD_AFTER_MS), Some(1), "nothing is old");
-        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(piece + 2));
-        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(2 * piece + 3));
-        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(2 * piece + 5), "as many as come leave, beyond those that may stay");
-        assert_eq!(first_after(OLD_AFTER_MS + 1), Some(2 * piece + 6));
+        assert_eq!(first_after(OLD_AFTER_MS - 1), Some(1), "nothing is old");
+        clock.set_wall(at(0));
+        assert_eq!(first_after(0), Some(1), "nor does it get younger when the clock is set back");
+        assert_eq!(first_after(1), Some(piece + 3));
+        assert_eq!(first_after(0), Some(2 * piece + 4));
+        assert_eq!(first_after(0), Some(2 * piece + 6), "as many as come leave, beyond those that may stay");
+        assert_eq!(first_after(0), Some(2 * piece + 7));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pml::publisher::Verdict;
 use pml::clock::Clock;
 use pml::core::event::{Event, TraceCompleted};
 use pml::core::time::Timestamp;
@@ -12,7 +13,7 @@ use crate::embedded::Embedded;
 use crate::run::{finished, started, step, step_started, whole};
 use crate::server::PATIENCE;
 
-const HOUR_MS: i64 = 3_600_000;
+const HOUR_MS: u64 = 3_600_000;
 
 async fn start() -> Embedded {
     let hour = HOUR_MS.to_string();
@@ -118,4 +119,39 @@ async fn executions_that_end_together_are_closed_in_the_order_they_ended() {
         _ => None,
     });
     assert_eq!(order.collect::<Vec<_>>(), names);
+}
+
+#[actix_rt::test]
+async fn a_clock_set_back_ends_every_wait_and_one_that_was_ahead_leaves_no_stamps_from_the_future() {
+    let pml = start().await;
+    let began = pml.clock.now();
+    pml.accept(&whole("before")).await;
+    closed(&pml, "before").await;
+
+    pml.clock.set_wall(Timestamp::from_micros(began.micros() - 3_600_000_000));
+    let events = pml.facts(&json!([started("known"), step("unknown", "s1", "fs:read", &[]), finished("known")]));
+    let answering = pml.runtime.publisher.publish(events);
+    let passing = async {
+        loop {
+            pml.clock.advance_ms(100);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let verdicts = tokio::select! {
+        verdicts = tokio::time::timeout(PATIENCE, answering) => verdicts.expect("the step stops waiting").unwrap(),
+        () = passing => unreachable!("the clock goes on"),
+    };
+    assert!(matches!(&verdicts[1], Verdict::Refused(refusal) if refusal.reason() == "unknown_execution"), "{verdicts:?}");
+    closed(&pml, "known").await;
+
+    pml.clock.set_wall(Timestamp::from_micros(began.micros() + 365 * 86_400_000_000));
+    pml.accept(&whole("ahead")).await;
+    closed(&pml, "ahead").await;
+    pml.clock.set_wall(began);
+    pml.accept(&whole("after")).await;
+    closed(&pml, "after").await;
+    let last = pml.records().await.pop().unwrap();
+    let latest = began.plus_millis(HOUR_MS);
+    assert!(last.recorded_at < latest && last.fact.time < latest, "{} {}", last.recorded_at, last.fact.time);
+    pml.stop().await;
 }

@@ -68,7 +68,7 @@ impl Embedded {
             match self.runtime.publisher.publish(facts.to_vec()).await {
                 Ok(verdicts) => return (verdicts, unknown),
                 Err(PublishError::Unknown) => unknown += 1,
-                Err(closed @ PublishError::Closed) => panic!("{closed}"),
+                Err(error @ (PublishError::Closed | PublishError::Unleased | PublishError::Full(_))) => panic!("{error}"),
                 Err(PublishError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         }

@@ -4,7 +4,8 @@
 //! The log is made here, from whole numbers, so that it is the same on every machine.
 
 use pml::core::event::{
-    Event, ExecutionStarted, Kind, LogForked, Structure, StructureEdge, StructureNode, ToolAnnotations, ToolRegistered, Verdict,
+    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Kind, LogForked, StructureEdge, StructureNode,
+    ToolAnnotations, ToolRegistered,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{Callee, ExecutionId, Seq};
@@ -97,7 +98,7 @@ fn run(history: &mut History, numbers: &mut Numbers, run: u64) {
             let ranked = ranked.each_ref().map(|(tool, p)| (tool.as_deref(), *p));
             let number = run * 10 + step as u64;
             history.append(given::prediction_served(number, Some(&execution), &ranked));
-            let verdict = [Verdict::Accepted, Verdict::Ignored, Verdict::Rejected][numbers.below(3)];
+            let verdict = [FeedbackVerdict::Accepted, FeedbackVerdict::Ignored, FeedbackVerdict::Rejected][numbers.below(3)];
             history.append(given::feedback(number, verdict));
         }
         if numbers.below(3) == 0 {
@@ -130,7 +131,7 @@ fn declared(state: &State) -> Event {
     let Event::CapabilityDeclared(mut declared) = given::declared("with a loop", &[]) else { unreachable!() };
     "Tries again until it works".clone_into(&mut declared.description);
     declared.code = Some("while not done".to_owned());
-    declared.structure = Structure {
+    declared.structure = DeclaredStructure {
         nodes: calls.iter().enumerate().map(node).collect(),
         edges: [(0, 1, EdgeKind::Provides), (1, 0, EdgeKind::Provides), (1, 2, EdgeKind::Sequence), (0, 2, EdgeKind::Contains)]
             .map(edge)

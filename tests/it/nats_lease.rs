@@ -105,3 +105,31 @@ fn a_pml_whose_servers_are_gone_stops_within_seconds() {
     assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
     assert_ne!(waiting.join().unwrap(), Some(202), "nothing is acknowledged that is not stored");
 }
+
+/// How long `server` takes no events.
+#[expect(clippy::disallowed_methods, reason = "how long another process takes is measured by the wall's clock")]
+fn until_it_takes_events(server: &Server) -> Duration {
+    let began = std::time::Instant::now();
+    let mut number = 0;
+    eventually("an event to be taken", || {
+        number += 1;
+        (server.post(&json!([crate::run::started(&format!("probe-{number}"))])).status == 202).then_some(())
+    });
+    began.elapsed()
+}
+
+#[test]
+fn who_waits_need_not_wait_for_the_lease_of_a_process_that_was_killed() {
+    let nats = NatsServer::start();
+    // Far more than anybody needs to notice that a connection is gone.
+    let serve = || Server::serving(&["--nats", &nats.url()], &[("NATS__LEASE_MS", "16000")]);
+    let (mut first, mut second) = (serve(), serve());
+    first.accept(&whole("e1"));
+    first.kill9();
+    let waited = until_it_takes_events(&second);
+    assert!(waited < Duration::from_secs(10), "the other process took over after {waited:?}");
+    second.kill9();
+    second.restart();
+    let waited = until_it_takes_events(&second);
+    assert!(waited < Duration::from_secs(10), "the same process took over after {waited:?}");
+}

@@ -115,3 +115,47 @@ mod pipelined {
         assert!(answer.len() == 9_000 && answer.windows(2).all(|pair| pair[0].seq < pair[1].seq));
     }
 }
+
+/// Puts messages into the stream that are no records: the kinds that people and agents put there by mistake.
+async fn disturb(server: &NatsServer) {
+    let jetstream = async_nats::jetstream::new(async_nats::connect(server.url()).await.unwrap());
+    let event = contract::fact(1_000_000);
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Nats-Msg-Id", event.id.to_string().as_str());
+    headers.insert("content-type", "application/cloudevents+json");
+    let event = pml::core::event::cloud::to_structured(&event).to_string();
+    jetstream.publish("pml.default.log.hello", "hello".into()).await.unwrap().await.unwrap();
+    let subject = format!("pml.default.log.{}", contract::fact(1_000_000).event.kind());
+    jetstream.publish_with_headers(subject, headers, event.into()).await.unwrap().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_messages_are_skipped_by_who_writes_who_follows_and_who_reads_it_all_later() {
+    for append in [AppendMode::Atomic, AppendMode::Pipelined] {
+        let server = NatsServer::start();
+        let (writer, follower) = (open(&server, append).await, open(&server, append).await);
+        let mut expected = Vec::new();
+        for number in 0..5 {
+            disturb(&server).await;
+            let appended = writer.append(vec![contract::fact(number)]).await.unwrap();
+            assert!(!appended[0].duplicate);
+            expected.push((appended[0].seq, contract::fact(number).id));
+            let read = writer.read(Seq::ZERO, 100).await.unwrap();
+            assert_eq!(read.iter().map(|record| (record.seq, record.fact.id)).collect::<Vec<_>>(), expected);
+        }
+        disturb(&server).await;
+        let last = expected[4].0;
+        tokio::time::timeout(Duration::from_secs(5), follower.tail().wait_for(|tail| *tail >= last)).await.unwrap().unwrap();
+        let later = open(&server, append).await;
+        assert_eq!(*later.tail().borrow(), last, "the last position is nobody's record");
+        for log in [&follower, &later] {
+            let read = log.read(Seq::ZERO, 100).await.unwrap();
+            assert_eq!(read.iter().map(|record| (record.seq, record.fact.id)).collect::<Vec<_>>(), expected);
+            assert_eq!(log.read(last, 100).await.unwrap(), []);
+            assert_eq!(log.find(contract::fact(1_000_000).id).await.unwrap(), None);
+        }
+        // The server takes the second kind once: it knows the id.
+        let counted = async || (later.foreign().count == 7).then_some(());
+        crate::nats_serve::eventually_async(counted).await;
+    }
+}

@@ -262,3 +262,77 @@ fn what_was_sent_while_the_server_was_away_is_taken_once_it_is_back() {
     let state = server.settled_state();
     assert_eq!((&state["duplicates"], &state["events"]["execution.started"]), (&json!(0), &json!(2)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_find_no_room_stay_on_the_queue_until_there_is_some() {
+    let nats = NatsServer::start();
+    let server = Server::serving(&["--nats", &nats.url()], &[("LIMITS__OPEN_EXECUTIONS_MAX", "2")]);
+    server.accept(&json!([crate::run::started("open-1"), crate::run::started("open-2")]));
+    let client = async_nats::jetstream::new(async_nats::connect(nats.url()).await.unwrap());
+    for event in whole("patient").as_array().unwrap() {
+        let subject = event["type"].as_str().unwrap().replacen("pml.", "pml.default.in.", 1);
+        client.publish(subject, event.to_string().into()).await.unwrap().await.unwrap();
+    }
+    let put_off = || server.get("/metrics").text.lines().any(|line| line == "pml_events_put_off_total 4");
+    eventually("all four to be put off", || put_off().then_some(()));
+    assert_eq!(server.ask("/v1/dead")["dead"], json!([]), "it is not their fault");
+
+    server.accept(&json!([crate::run::finished("open-1"), crate::run::finished("open-2")]));
+    let trace = server.closed_trace("patient");
+    assert_eq!((&trace["status"], trace["steps"].as_array().map(Vec::len)), (&json!("completed"), Some(2)), "{trace}");
+    assert_eq!(server.ask("/v1/dead")["dead"], json!([]));
+    let queue = client.get_stream("pml_default_in").await.unwrap();
+    eventually_async(async || (queue.get_info().await.unwrap().state.messages == 0).then_some(())).await;
+}
+
+#[test]
+fn a_full_store_is_named_and_the_work_goes_on_once_there_is_room() {
+    let home = TempDir::new().unwrap();
+    let config = |limit: &str| {
+        let text = format!("max_payload: 8MB\njetstream {{ store_dir: \"nats-data\", max_file_store: {limit} }}\n");
+        std::fs::write(home.path().join("small.conf"), text).unwrap();
+    };
+    config("1MB");
+    let mut nats = NatsServer::with(&home.path().join("small.conf"));
+    let server = Server::serving(&["--nats", &nats.url()], &[("NATS__LEASE_MS", "60000")]);
+    let run = |number: usize| {
+        let mut run = whole(&format!("e{number}"));
+        run[0]["data"]["intent"] = json!("fill the store ".repeat(500));
+        run
+    };
+    // Others write, too: an append of theirs may be what fills the store, and events that were under way then have an unknown outcome.
+    let (number, refused) = (0..1_000)
+        .map(|number| (number, server.post(&run(number))))
+        .find(|(_, answer)| answer.status == 507)
+        .expect("one megabyte is soon full");
+    assert!(refused.text.contains("the stream pml_default_log is full"), "{refused:?}");
+    nats.kill9();
+    config("1GB");
+    nats.run();
+    eventually("the events to be taken", || (server.post(&run(number)).status == 202).then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_message_in_the_log_stops_nobody_and_shows_in_metrics_doctor_and_verify() {
+    let nats = NatsServer::start();
+    let mut server = Server::serving(&["--nats", &nats.url()], &[]);
+    server.accept(&whole("e1"));
+    let client = async_nats::jetstream::new(async_nats::connect(nats.url()).await.unwrap());
+    client.publish("pml.default.log.step.finished", "{}".into()).await.unwrap().await.unwrap();
+    server.accept(&whole("e2"));
+    assert_eq!(server.closed_trace("e2")["status"], "completed");
+    client.publish("pml.default.log.step.finished", "{}".into()).await.unwrap().await.unwrap();
+    eventually("both to be counted", || {
+        server.get("/metrics").text.lines().any(|line| line == "pml_log_foreign_messages 2").then_some(())
+    });
+    // The last message of the stream is somebody else's.
+    server.kill9();
+    server.restart();
+    let state = server.settled_state();
+    let verified = json_of(pml().args(["log", "verify", "--nats", &nats.url()]));
+    assert_eq!((&verified["problems"], &verified["foreign"], &verified["digest"]), (&json!([]), &json!(2), &state["digest"]));
+    let doctor = json_of(pml().args(["doctor", "--nats", &nats.url()]));
+    let finding = doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "nats").unwrap();
+    assert_eq!(finding["result"], "note", "{finding}");
+    assert!(finding["text"].as_str().unwrap().contains("holds 2 messages of others"), "{finding}");
+}

@@ -509,7 +509,7 @@ async fn under_a_flood_the_newest_step_of_each_execution_is_served_and_the_rest_
         }
     };
     let served = tokio::time::timeout(PATIENCE, waiting).await.expect("every execution is told about its last step");
-    let text = pml.runtime.metrics.render(&pml.runtime.views.current());
+    let text = pml.runtime.metrics.render(&pml.runtime.views.current(), &pml.runtime.log.foreign());
     let counted = |name: &str| -> usize {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("pml_{name}_total "))).unwrap();
         line.parse().unwrap()

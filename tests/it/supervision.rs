@@ -218,3 +218,15 @@ async fn the_same_events_sent_many_times_at_once_are_written_once_and_never_refu
     assert_eq!(accepted, facts.len());
     pml.check(&facts.iter().map(|fact| fact.id).collect()).await;
 }
+
+#[actix_rt::test]
+async fn what_the_process_before_wrote_late_is_known_to_the_one_that_took_over() {
+    let log: SharedLog = Arc::new(MemoryLog::new(Clock::system()));
+    let pml = Embedded::start_on(Arc::clone(&log), &[]).await;
+    pml.accept(&whole("own")).await;
+    // It lost the lease while this was on its way.
+    let late = pml.facts(&json!([started("late")])).into_iter().map(Arc::new).collect();
+    log.append(late).await.unwrap();
+    pml.accept(&json!([step("late", "s1", "fs:read", &[]), finished("late")])).await;
+    pml.stop().await;
+}

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Item;
+use super::admission::{Admission, Decision};
 use crate::actors::ActorFailure;
+use crate::clock::Uptime;
 use crate::core::event::cloud;
-use crate::core::execution::admit;
 use crate::core::id::{ExecutionId, Seq};
-use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
-use crate::core::trace::Executions;
 use crate::log::{Appended, SharedLog};
 use crate::log::{DeadLetters, NewDeadLetter};
 use crate::publisher::Verdict;
@@ -21,8 +20,10 @@ pub(super) const EVENTS_MAX: usize = 8_192;
 pub(super) struct Group {
     /// The last record of the log that the decisions rest on.
     based_on: Seq,
+    /// When they were made.
+    now: Uptime,
     admitted: Vec<Item>,
-    pub(super) refused: Vec<(Item, Refusal)>,
+    refused: Vec<(Item, Refusal)>,
     /// Refused for something that may still come.
     waiting: Vec<(Item, Refusal)>,
     /// Executions that changed, so that what waits for them deserves another look.
@@ -39,9 +40,10 @@ pub(super) struct Settled {
 
 impl Group {
     /// With room for `events` that are admitted, as most are.
-    pub(super) fn based_on(based_on: Seq, events: usize) -> Self {
+    pub(super) fn based_on(based_on: Seq, now: Uptime, events: usize) -> Self {
         Self {
             based_on,
+            now,
             admitted: Vec::with_capacity(events),
             refused: Vec::new(),
             waiting: Vec::new(),
@@ -54,36 +56,37 @@ impl Group {
     }
 
     /// `held` says that events from earlier groups wait for something.
-    pub(super) fn decide(&mut self, item: Item, executions: &mut Executions, limits: &Limits, held: bool) {
-        let fact = match &item.content {
-            Ok(fact) => fact,
-            Err(refusal) => {
-                let refusal = Refusal::clone(refusal);
-                return self.refused.push((item, refusal));
-            }
-        };
-        match admit(executions, &fact.event, limits) {
-            Ok(()) => {
-                if let Some(execution) = fact.event.execution() {
-                    executions.apply(fact);
-                    if held || !self.waiting.is_empty() {
-                        self.touched.insert(execution.clone());
-                    }
+    pub(super) fn decide(&mut self, item: Item, admission: &mut Admission, held: bool) {
+        match admission.decide(&item, self.now) {
+            Decision::Admitted => {
+                if let Some(execution) = item.execution()
+                    && (held || !self.waiting.is_empty())
+                {
+                    self.touched.insert(execution.clone());
                 }
                 self.admitted.push(item);
             }
-            Err(refusal) if refusal.may_be_out_of_order() => self.waiting.push((item, refusal)),
-            Err(refusal) => self.refused.push((item, refusal)),
+            Decision::Waits(refusal) => self.waiting.push((item, refusal)),
+            Decision::Refused(refusal) => self.refused.push((item, refusal)),
         }
     }
 
     /// Decides again what waits for `execution`.
-    pub(super) fn reconsider(&mut self, execution: &ExecutionId, executions: &mut Executions, limits: &Limits) {
+    pub(super) fn reconsider(&mut self, execution: &ExecutionId, admission: &mut Admission) {
         let concerned = |(item, _): &mut (Item, Refusal)| item.execution() == Some(execution);
         let again: Vec<_> = self.waiting.extract_if(.., concerned).collect();
         for (item, _) in again {
-            self.decide(item, executions, limits, true);
+            self.decide(item, admission, true);
         }
+    }
+
+    /// Refuses what has waited long enough.
+    pub(super) fn refuse(&mut self, expired: Vec<(Item, Refusal)>, admission: &Admission) {
+        let refuse = |(item, refusal)| {
+            let refusal = admission.refuse(&item, refusal, self.now);
+            (item, refusal)
+        };
+        self.refused.extend(expired.into_iter().map(refuse));
     }
 
     /// The only write: append what was admitted, then bury what was refused, unless the log turns out to hold it already.
@@ -98,7 +101,9 @@ impl Group {
             let verdict = if let Some(seq) = find(&log, &item).await? {
                 Verdict::Duplicate { seq }
             } else {
-                letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
+                if !item.is_put_off_by(&refusal) {
+                    letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
+                }
                 Verdict::Refused(Box::new(refusal))
             };
             refused.push((item, verdict));
@@ -128,6 +133,11 @@ async fn find(log: &SharedLog, item: &Item) -> Result<Option<Seq>, ActorFailure>
 impl Item {
     pub(super) fn execution(&self) -> Option<&ExecutionId> {
         self.content.as_ref().ok().and_then(|fact| fact.event.execution())
+    }
+
+    /// Whether whoever brought it keeps it and brings it again, because it is refused only for the moment.
+    pub(super) fn is_put_off_by(&self, refusal: &Refusal) -> bool {
+        self.comes_again && refusal.is_temporary()
     }
 
     /// The bytes to keep of a refused event.

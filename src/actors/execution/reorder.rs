@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Item;
+use crate::clock::Uptime;
 use crate::core::id::ExecutionId;
 use crate::core::refusal::Refusal;
-use crate::core::time::Timestamp;
 
 pub(super) struct Reorder {
     wait_ms: u64,
@@ -17,7 +17,7 @@ pub(super) struct Reorder {
 struct Held {
     item: Item,
     refusal: Refusal,
-    until: Timestamp,
+    until: Uptime,
 }
 
 impl Reorder {
@@ -26,7 +26,7 @@ impl Reorder {
     }
 
     /// Holds an event that belongs to an execution. When too many wait, it does not have to wait long: it expires at once.
-    pub(super) fn hold(&mut self, item: Item, refusal: Refusal, now: Timestamp) {
+    pub(super) fn hold(&mut self, item: Item, refusal: Refusal, now: Uptime) {
         let execution = item.execution().expect("only events of executions refer to others").clone();
         let until = if self.len < self.events_max { now.plus_millis(self.wait_ms) } else { now };
         self.len += 1;
@@ -45,7 +45,7 @@ impl Reorder {
     }
 
     /// What has waited long enough.
-    pub(super) fn expire(&mut self, now: Timestamp) -> Vec<(Item, Refusal)> {
+    pub(super) fn expire(&mut self, now: Uptime) -> Vec<(Item, Refusal)> {
         let mut expired = Vec::new();
         for held in self.held.values_mut() {
             expired.extend(held.extract_if(.., |held| held.until <= now).map(|held| (held.item, held.refusal)));

@@ -5,8 +5,10 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::cli::source::connect;
+use crate::clock::Clock;
 use crate::config::{AppendMode, Config};
-use crate::nats::StreamKind;
+use crate::log::{EventLog, Foreign, JetStreamLog};
+use crate::nats::{Nats, StreamKind};
 
 pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Config) -> Finding {
     let configured: Vec<&str> = config.nats.servers.iter().map(crate::config::Secret::reveal).collect();
@@ -36,7 +38,26 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
         None => None,
     };
     let durability = durability(config.nats.append, replicas, synced.as_ref());
-    Finding::Good(format!("nats-server {version}, {place}; {records}, {replicas} replicas; {durability}"))
+    let good = format!("nats-server {version}, {place}; {records}, {replicas} replicas; {durability}");
+    if stream.is_err() {
+        return Finding::Good(good);
+    }
+    match foreign(&nats, config).await {
+        Ok(foreign) if foreign.count == 0 => Finding::Good(good),
+        Ok(foreign) => {
+            let (count, shown) = (foreign.count, foreign.shown.join("; "));
+            Finding::Note(format!("{good}; the log stream holds {count} messages of others, which are skipped: {shown}"))
+        }
+        Err(error) => Finding::Bad(format!("{good}; the log cannot be read: {error:#}")),
+    }
+}
+
+/// What others put into the log stream. Reads all of it.
+async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<Foreign> {
+    let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?;
+    // Whatever is asked for: the answer needs every id.
+    log.find(Clock::system().fresh_id()).await?;
+    Ok(log.foreign())
 }
 
 /// How a server syncs, in its own words.

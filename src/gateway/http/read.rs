@@ -64,6 +64,6 @@ pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
 }
 
 pub(super) async fn metrics(gateway: Data<Gateway>) -> HttpResponse {
-    let text = gateway.metrics.render(&gateway.views.current());
+    let text = gateway.metrics.render(&gateway.views.current(), &gateway.log.foreign());
     HttpResponse::Ok().content_type("application/openmetrics-text; version=1.0.0; charset=utf-8").body(text)
 }

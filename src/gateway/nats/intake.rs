@@ -1,14 +1,18 @@
 //! The door for agents: takes events from the work queue, hands them to the execution actor, and acknowledges them last.
 //!
-//! What is acknowledged is in the log or among the dead letters. What is not comes again, and is then recognised by its id.
+//! What is acknowledged is in the log or among the dead letters. What is not comes again, and is then recognised by its id. An event that
+//! is refused only for the moment (`Refusal::is_temporary`) is handed back to the queue, which brings it again after a pause.
 //!
 //! Every life of this task begins with a new consumer. The queue holds exactly what was not acknowledged, so a new consumer delivers
 //! that first and in order; an old one would bring what a killed process had in hand only after its patience has ended, long after
 //! the events that depend on it. So one process takes from the queue at a time.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::AckKind;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::{self, consumer};
 use bytes::Bytes;
@@ -20,7 +24,7 @@ use crate::core::event::cloud;
 use crate::core::intake::Limits;
 use crate::nats::{Nats, StreamKind};
 use crate::publisher::Publisher;
-use crate::publisher::{Incoming, PublishError};
+use crate::publisher::{Incoming, PublishError, Verdict};
 
 /// The origin that dead letters show.
 const ORIGIN: &str = "nats";
@@ -33,6 +37,12 @@ const CHUNK_EVENTS: usize = 512;
 const CHUNKS_UNDER_WAY: usize = 16;
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long an event that is refused only for the moment stays on the queue: longer each time.
+const PUT_OFF_FIRST: Duration = Duration::from_millis(500);
+const PUT_OFF_MAX: Duration = Duration::from_secs(30);
+/// Events that are put off at the same time. The queue delivers so many more before it waits for acknowledgements: behind those that
+/// wait for room are the ends of other executions, which make room. What comes on top becomes a dead letter.
+const PUT_OFF_EVENTS_MAX: usize = 65_536;
 
 #[derive(Clone)]
 pub(crate) struct IntakeParts {
@@ -69,7 +79,7 @@ async fn take(parts: &IntakeParts) -> Result<(), Source> {
         durable_name: Some(CONSUMER.to_owned()),
         ack_policy: consumer::AckPolicy::Explicit,
         ack_wait: ACK_WAIT,
-        max_ack_pending: i64::try_from(in_flight).unwrap_or(i64::MAX),
+        max_ack_pending: i64::try_from(in_flight.saturating_add(PUT_OFF_EVENTS_MAX)).unwrap_or(i64::MAX),
         ..consumer::pull::Config::default()
     };
     let stream = parts.nats.jetstream().get_stream(parts.nats.stream_name(StreamKind::In)).await?;
@@ -81,7 +91,8 @@ async fn take(parts: &IntakeParts) -> Result<(), Source> {
     let consumer = stream.create_consumer(config).await?;
     let messages = consumer.stream().max_messages_per_batch(in_flight.min(CHUNK_EVENTS * 4)).messages().await?;
     let chunks = until_stopped(messages.ready_chunks(CHUNK_EVENTS), parts.stop.clone());
-    let mut answered = pin!(chunks.map(|chunk| hand_over(parts, chunk)).buffered(CHUNKS_UNDER_WAY));
+    let put_off = PutOff::default();
+    let mut answered = pin!(chunks.map(|chunk| hand_over(parts, &put_off, chunk)).buffered(CHUNKS_UNDER_WAY));
     while let Some(outcome) = answered.next().await {
         outcome?;
     }
@@ -104,27 +115,70 @@ fn until_stopped<T>(items: impl Stream<Item = T>, stop: watch::Receiver<bool>) -
 
 type Received<E> = Result<jetstream::Message, E>;
 
-/// Gets the verdict on every event of a chunk, then acknowledges them.
-async fn hand_over<E: Into<Source>>(parts: &IntakeParts, chunk: Vec<Received<E>>) -> Result<(), Source> {
+/// The places on the queue of what was handed back to it and has not come to an end.
+#[derive(Default)]
+struct PutOff(Mutex<BTreeSet<u64>>);
+
+impl PutOff {
+    /// Whether `more` may be put off, too.
+    fn has_room_for(&self, more: usize) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() + more <= PUT_OFF_EVENTS_MAX
+    }
+
+    fn note(&self, place: u64, is_put_off: bool) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_put_off {
+            places.insert(place)
+        } else {
+            places.remove(&place)
+        };
+    }
+}
+
+/// Gets the verdict on every event of a chunk, then acknowledges them or hands them back.
+async fn hand_over<E: Into<Source>>(parts: &IntakeParts, put_off: &PutOff, chunk: Vec<Received<E>>) -> Result<(), Source> {
     let messages: Vec<jetstream::Message> = chunk.into_iter().collect::<Result<_, _>>().map_err(Into::into)?;
+    let comes_again = put_off.has_room_for(messages.len());
+    let verdicts = verdicts(parts, &messages, comes_again).await?;
+    for (message, verdict) in messages.iter().zip(verdicts) {
+        let info = message.info()?;
+        let is_put_off = comes_again && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+        put_off.note(info.stream_sequence, is_put_off);
+        // One that is lost on the way brings the event again, which is harmless.
+        message.ack_with(if is_put_off { AckKind::Nak(Some(pause_before(info.delivered))) } else { AckKind::Ack }).await?;
+    }
+    Ok(())
+}
+
+/// How long an event waits that was delivered so often.
+fn pause_before(delivered: i64) -> Duration {
+    let doublings = u32::try_from(delivered.saturating_sub(1)).unwrap_or_default().min(16);
+    (PUT_OFF_FIRST * 2_u32.pow(doublings)).min(PUT_OFF_MAX)
+}
+
+async fn verdicts(
+    parts: &IntakeParts,
+    messages: &[jetstream::Message],
+    comes_again: bool,
+) -> Result<Vec<Verdict>, PublishError> {
     let mut pause = PAUSE_FIRST;
     loop {
         let limits = parts.publisher.limits();
         let items = messages.iter().map(|message| read(message, limits, &parts.clock)).collect();
-        match parts.publisher.submit(items, ORIGIN).await {
-            Ok(_) => break,
+        let submitted = if comes_again {
+            parts.publisher.submit_to_come_again(items, ORIGIN).await
+        } else {
+            parts.publisher.submit(items, ORIGIN).await
+        };
+        match submitted {
+            Ok(verdicts) => return Ok(verdicts),
             // The same ids again: what was taken the first time is recognised.
-            Err(PublishError::Busy | PublishError::Unknown) if !*parts.stop.borrow() => {}
-            Err(error) => return Err(error.into()),
+            Err(PublishError::Busy | PublishError::Full(_) | PublishError::Unknown) if !*parts.stop.borrow() => {}
+            Err(error) => return Err(error),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
-    for message in &messages {
-        // One that is lost on the way brings the event again, which is harmless.
-        message.ack().await?;
-    }
-    Ok(())
 }
 
 fn read(message: &jetstream::Message, limits: &Limits, clock: &Clock) -> Incoming {

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::batch::{self, BatchId, SendError};
 use super::message::Encoded;
-use super::writer::{Failure, Fate, Job, Reply, Writer, answer};
+use super::writer::{Fate, Job, Reply, SendFailure, Writer, answer};
 use crate::core::id::{RecordId, Seq};
 use crate::log::Appended;
 
@@ -23,7 +23,7 @@ struct Line {
 struct Waiting {
     size: usize,
     fates: Vec<Fate>,
-    failure: Option<Failure>,
+    failure: Option<SendFailure>,
     reply: Reply,
 }
 
@@ -48,7 +48,7 @@ impl Line {
     }
 
     /// Answers the appends that are complete with `fates`, those of the next facts in line.
-    fn answer(&mut self, fates: Vec<Fate>, failure: Option<&Failure>) {
+    fn answer(&mut self, fates: Vec<Fate>, failure: Option<&SendFailure>) {
         let mut fates = fates.into_iter();
         while let Some(first) = self.waiting.front_mut() {
             first.fates.extend(fates.by_ref().take(first.size - first.fates.len()));
@@ -142,7 +142,7 @@ impl Writer {
     }
 
     /// Stores a batch, whatever it takes.
-    async fn store(&self, batch: Batch) -> (Vec<Fate>, Option<Failure>) {
+    async fn store(&self, batch: Batch) -> (Vec<Fate>, Option<SendFailure>) {
         let mut maybe_ours = BTreeSet::new();
         if !batch.doubtful {
             debug_assert_eq!(batch.sent + 1, batch.facts.len(), "only the last message is left to send");
@@ -155,7 +155,7 @@ impl Writer {
                     return ((first.0..).take(batch.facts.len()).map(done).collect(), None);
                 }
                 Err(SendError::Unknown(_)) => maybe_ours = batch.ids,
-                Err(SendError::Duplicate | SendError::Refused(_)) => {}
+                Err(SendError::Duplicate | SendError::Full(_) | SendError::Refused(_)) => {}
             }
         }
         self.settle(&batch.facts, maybe_ours).await

@@ -24,6 +24,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum SendError {
     /// Nothing was stored: some id is in the stream already.
     Duplicate,
+    /// Nothing was stored: the stream, the account or the server has no room.
+    Full(jetstream::Error),
     /// Nothing was stored.
     Refused(Source),
     /// Nobody knows.
@@ -108,6 +110,11 @@ async fn ask(client: &Client, subjects: &Subjects, fact: &Encoded, request: Requ
 fn refused(error: jetstream::Error) -> SendError {
     match error.error_code() {
         ErrorCode::ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE => SendError::Duplicate,
+        // Storing fails by a limit of the stream, or because the disk is full; the others are limits of the account and the server.
+        ErrorCode::STREAM_STORE_FAILED
+        | ErrorCode::ACCOUNT_RESOURCES_EXCEEDED
+        | ErrorCode::STORAGE_RESOURCES_EXCEEDED
+        | ErrorCode::INSUFFICIENT_RESOURCES => SendError::Full(error),
         _ => SendError::Refused(error.into()),
     }
 }

@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::known::{Arrival, Known};
-use super::message;
+use super::known::Known;
+use super::message::Arrival;
 use crate::core::id::Seq;
 use crate::log::ReadError;
 
@@ -29,7 +29,7 @@ pub(super) async fn run(jetstream: jetstream::Context, stream: String, known: Ar
     loop {
         match follow(&jetstream, &stream, &known).await {
             Err(ReadError::Corrupt { seq, source }) => {
-                tracing::error!(%seq, error = &source as &dyn std::error::Error, "the log holds a message that is no record");
+                tracing::error!(%seq, error = &source as &dyn std::error::Error, "the log holds a record that cannot be read");
                 return known.damaged(seq, source);
             }
             Err(ReadError::Storage(error)) => tracing::warn!(%error, "reading the log stream was interrupted"),
@@ -69,11 +69,7 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> 
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut failure = None;
         for message in chunk {
-            let read = message.map_err(|error| ReadError::Storage(error.into())).and_then(|message| {
-                let (seq, id) = message::place(&message)?;
-                Ok(Arrival { seq, id, payload: message.message.payload })
-            });
-            match read {
+            match message.map_err(|error| ReadError::Storage(error.into())).and_then(Arrival::delivered) {
                 Ok(arrival) => arrivals.push(arrival),
                 Err(error) => {
                     failure = Some(error);

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::message::{self, Encoded};
+use super::message::{Arrival, Content, Encoded};
 use super::scan::Scans;
 use crate::clock::Clock;
 use crate::core::event::Record;
 use crate::core::event::codec::Corrupt;
 use crate::core::id::{RecordId, Seq};
-use crate::log::ReadError;
 use crate::log::recent::Recent;
+use crate::log::{Foreign, ReadError};
 
 /// How far the follower goes ahead of its readers while it learns what was there before; half of what `recent` keeps of that.
 const AHEAD_RECORDS: u64 = 16_384;
@@ -24,14 +23,14 @@ const QUIET: Duration = Duration::from_millis(50);
 pub(super) struct Known {
     recent: Recent,
     ids: Mutex<Ids>,
-    /// The last position that can be read: stored, though perhaps still on its way to this process.
+    /// The last position that holds a record: stored, though perhaps still on its way to this process.
     tail: watch::Sender<Seq>,
     /// The last position up to which everything has come: by the follower, or because this process wrote it. Changes while `ids` is
     /// held.
     followed: watch::Sender<Seq>,
     /// How far the follower may go.
     wanted: watch::Sender<Seq>,
-    /// The tail when this log was opened: once the follower is there, every id of the past is known.
+    /// The end of the stream when this log was opened: once the follower is there, every id of the past is known.
     past: Seq,
     clock: Clock,
 }
@@ -49,25 +48,20 @@ struct Ids {
     ahead: BTreeMap<Seq, (Record, usize)>,
     /// The first record that cannot be read. The follower stops before it.
     damage: Option<(Seq, Corrupt)>,
-}
-
-/// A message on its way into the window.
-pub(super) struct Arrival {
-    pub(super) seq: Seq,
-    pub(super) id: RecordId,
-    pub(super) payload: Bytes,
+    foreign: Foreign,
 }
 
 impl Known {
-    pub(super) fn new(tail: Seq, clock: Clock) -> Self {
-        let wanted = if tail == Seq::ZERO { Seq(u64::MAX) } else { Seq::ZERO };
+    /// `tail` is the last position that holds a record, `past` the last one that holds a message.
+    pub(super) fn new(tail: Seq, past: Seq, clock: Clock) -> Self {
+        let wanted = if past == Seq::ZERO { Seq(u64::MAX) } else { Seq::ZERO };
         Self {
             recent: Recent::default(),
             ids: Mutex::default(),
             tail: watch::Sender::new(tail),
             followed: watch::Sender::new(Seq::ZERO),
             wanted: watch::Sender::new(wanted),
-            past: tail,
+            past,
             clock,
         }
     }
@@ -108,34 +102,34 @@ impl Known {
             let mut ids = self.ids();
             let followed = self.followed();
             arrivals.retain(|arrival| arrival.seq > followed && !ids.ahead.contains_key(&arrival.seq));
-            for arrival in &arrivals {
-                ids.positions.entry(arrival.id).or_insert(arrival.seq);
-                ours.push(ids.under_way.remove(&arrival.id));
-            }
+            ours.extend(arrivals.iter().map(|arrival| arrival.id.and_then(|id| ids.under_way.remove(&id))));
         }
         let mut records = Vec::with_capacity(arrivals.len());
-        let (mut foreign, mut failure) = (false, None);
-        for (Arrival { seq, id, payload }, ours) in arrivals.into_iter().zip(ours) {
-            let size = payload.len();
-            let record = match ours {
-                // Another process may have written the same id with other content: compare, do not assume.
-                Some(Encoded { fact, recorded_at, payload: sent }) if sent == payload => Record { seq, recorded_at, fact },
-                _ => match message::decode(seq, id, &payload) {
-                    Ok(record) => {
-                        foreign = true;
-                        record
-                    }
-                    Err(error) => {
-                        failure = Some(error);
-                        delivered = records.last().map_or(Seq::ZERO, |(record, _): &(Record, usize)| record.seq);
-                        break;
-                    }
-                },
-            };
-            records.push((record, size));
+        let (mut foreign, mut by_others, mut failure) = (Foreign::default(), false, None);
+        let mut before = Seq::ZERO;
+        for (arrival, ours) in arrivals.iter().zip(ours) {
+            by_others |= ours.as_ref().is_none_or(|sent| sent.payload != arrival.payload);
+            match arrival.read(ours) {
+                Ok(Content::Record(record)) => records.push((record, arrival.payload.len())),
+                Ok(Content::Foreign(why)) => {
+                    tracing::warn!(seq = %arrival.seq, subject = %arrival.subject, why, "skipping a foreign message in the log");
+                    foreign.note(arrival.seq, &arrival.subject, why);
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    delivered = before;
+                    break;
+                }
+            }
+            before = arrival.seq;
         }
-        self.go_on(&mut self.ids(), delivered, records);
-        failure.map_or(Ok(foreign), Err)
+        let mut ids = self.ids();
+        for (record, _) in &records {
+            ids.positions.entry(record.fact.id).or_insert(record.seq);
+        }
+        ids.foreign.extend(foreign);
+        self.go_on(&mut ids, delivered, records);
+        failure.map_or(Ok(by_others), Err)
     }
 
     /// Adds what the stream delivered, up to the position `delivered`, with what this process stored between and right after.
@@ -143,20 +137,35 @@ impl Known {
         let before = self.followed();
         // Some may have been acknowledged, and added, in the meantime.
         let new = records.into_iter().filter(|(record, _)| record.seq > before);
-        let (mut last, mut next) = (before, Vec::new());
         ids.ahead.extend(new.map(|(record, size)| (record.seq, (record, size))));
-        while let Some(entry) = ids.ahead.first_entry().filter(|entry| *entry.key() <= delivered.max(last.next())) {
+        // Where no record is there was somebody else's message.
+        let (mut last, mut next) = (before.max(delivered), Vec::new());
+        while let Some(entry) = ids.ahead.first_entry().filter(|entry| *entry.key() <= last.next()) {
             let (seq, record) = entry.remove_entry();
-            last = seq;
+            last = last.max(seq);
             next.push(record);
         }
+        let last_record = next.last().map_or(Seq::ZERO, |(record, _): &(Record, usize)| record.seq);
         if last > before {
-            self.recent.extend(next, self.clock.now());
+            self.recent.extend(next, &self.clock);
             self.followed.send_replace(last);
-            advance(&self.tail, last);
+            advance(&self.tail, last_record);
             if last >= self.past {
                 self.want(Seq(u64::MAX));
             }
+        }
+    }
+
+    /// What was skipped so far.
+    pub(super) fn foreign(&self) -> Foreign {
+        self.ids().foreign.clone()
+    }
+
+    /// Facts that were sent and of which nobody will ever know what became. Should they be stored after all, they come by the stream.
+    pub(super) fn give_up<'a>(&self, facts: impl Iterator<Item = &'a Encoded>) {
+        let mut ids = self.ids();
+        for fact in facts {
+            ids.under_way.remove(&fact.id());
         }
     }
 
@@ -271,19 +280,25 @@ impl Known {
             let left = limit - records.len();
             self.want(Seq(position.0.saturating_add(AHEAD_RECORDS)));
             match self.recent.read(position, left) {
-                Some(page) if !page.is_empty() => records.extend(page),
+                Some(page) if !page.is_empty() => {
+                    position = page.last().map_or(position, |record| record.seq);
+                    records.extend(page);
+                }
                 None if self.followed() > position => {
-                    records.extend(scans.read(position, left, self.followed()).await?);
+                    let (page, reached) = scans.read(position, left, self.followed()).await?;
+                    position = reached;
+                    records.extend(page);
                 }
                 // A reader that starts far ahead, from a snapshot, does not wait until the follower has read all that lies before.
                 _ if position.0 > self.followed().0.saturating_add(AHEAD_RECORDS) => {
-                    records.extend(scans.read(position, left, end).await?);
+                    let (page, reached) = scans.read(position, left, end).await?;
+                    position = reached;
+                    records.extend(page);
                 }
                 // Nothing is stored between here and the end, or it has yet to come.
                 _ if self.followed() >= end => break,
-                _ => self.reach(position.next()).await?,
+                _ => self.reach(self.followed().max(position).next()).await?,
             }
-            position = records.last().map_or(position, |record| record.seq);
         }
         Ok(records)
     }
@@ -291,4 +306,53 @@ impl Known {
 
 fn advance(position: &watch::Sender<Seq>, to: Seq) {
     position.send_if_modified(|position| std::mem::replace(position, to.max(*position)) < to);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::{Event, NewRecord, ToolRemoved};
+    use crate::core::time::Timestamp;
+
+    fn encoded(number: u128) -> Encoded {
+        let at = Timestamp::from_micros(0);
+        let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
+        let id = RecordId::from_parts(at, number);
+        Encoded::new(Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }), at)
+    }
+
+    fn arrival(seq: u64, fact: &Encoded, subject: &str) -> Arrival {
+        Arrival::new(Seq(seq), subject.into(), Some(&fact.headers()), fact.payload.clone())
+    }
+
+    fn known() -> Known {
+        Known::new(Seq::ZERO, Seq::ZERO, Clock::system())
+    }
+
+    const HERE: &str = "pml.a.log.tool.removed";
+
+    #[test]
+    fn a_foreign_message_leaves_a_hole_that_nobody_waits_for() {
+        let (known, facts) = (known(), [1, 2, 3].map(encoded));
+        known.arrive(vec![arrival(1, &facts[0], HERE)]).unwrap();
+        known.sent([(&facts[2], Some(Seq(3)))].into_iter());
+        assert_eq!((known.followed(), known.read_now(Seq(1), 10)), (Seq(1), None), "what lies between has yet to come");
+        known.arrive(vec![arrival(2, &facts[1], "pml.a.log.tool.registered")]).unwrap();
+        assert_eq!((known.followed(), *known.tail().borrow()), (Seq(3), Seq(3)));
+        let read = known.read_now(Seq::ZERO, 10).unwrap();
+        assert_eq!(read.iter().map(|record| record.seq.0).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!((known.find(facts[1].id()), known.foreign().count), (None, 1));
+        known.arrive(vec![arrival(4, &facts[1], "pml.a.log.hello")]).unwrap();
+        assert_eq!((known.followed(), *known.tail().borrow()), (Seq(4), Seq(3)), "the tail is a record");
+    }
+
+    #[test]
+    fn facts_whose_append_was_given_up_are_not_kept() {
+        let (known, facts) = (known(), [1, 2].map(encoded));
+        known.sending(facts.iter());
+        known.give_up(facts[..1].iter());
+        assert_eq!(known.ids().under_way.len(), 1);
+        known.arrive(vec![arrival(1, &facts[0], HERE), arrival(2, &facts[1], HERE)]).unwrap();
+        assert_eq!((known.ids().under_way.len(), known.followed()), (0, Seq(2)), "and come by the stream all the same");
+    }
 }

@@ -6,7 +6,7 @@ use async_nats::jetstream::{self, consumer};
 use futures_util::StreamExt;
 
 use super::follower::{STALL_PATIENCE, consume};
-use super::message;
+use super::message::{Arrival, Content};
 use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::log::ReadError;
@@ -28,8 +28,9 @@ impl Scans {
         Self { jetstream, stream, idle: Mutex::default() }
     }
 
-    /// Records after `after`, at most `limit`, none after `end`, which is a position that holds a record.
-    pub(super) async fn read(&self, after: Seq, limit: usize, end: Seq) -> Result<Vec<Record>, ReadError> {
+    /// Records after `after`, at most `limit`, none after `end`, which is a position that holds a message; and the position up to which
+    /// there are no others.
+    pub(super) async fn read(&self, after: Seq, limit: usize, end: Seq) -> Result<(Vec<Record>, Seq), ReadError> {
         let mut messages = match self.resume(after) {
             Some(messages) => messages,
             None => consume(&self.jetstream, &self.stream, after).await?.1,
@@ -42,12 +43,14 @@ impl Scans {
                 return Err(ReadError::Storage("the consumer ended before the end of the log".into()));
             };
             let message = message.map_err(|error| ReadError::Storage(error.into()))?;
-            let (seq, id) = message::place(&message)?;
-            records.push(message::decode(seq, id, &message.payload)?);
-            position = seq;
+            let arrival = Arrival::delivered(message)?;
+            position = arrival.seq;
+            if let Content::Record(record) = arrival.read(None)? {
+                records.push(record);
+            }
         }
         self.keep(position, messages);
-        Ok(records)
+        Ok((records, position))
     }
 
     fn resume(&self, after: Seq) -> Option<consumer::pull::Ordered> {

@@ -57,6 +57,15 @@ enum Sent {
     End(Reply),
 }
 
+/// A fact that is not known to be stored after it was sent.
+struct Missing {
+    /// Its place in the append.
+    at: usize,
+    fact: Encoded,
+    /// Whether this process may have stored it. If not, the server knows the id, and the log as read so far does not.
+    maybe_ours: bool,
+}
+
 /// What is known about a fact that is being appended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -85,7 +94,14 @@ impl Writer {
     }
 
     /// Gets every fact into the stream once, in order, or says why not. `maybe_ours` are ids that an earlier attempt may have stored.
-    pub(super) async fn settle(&self, facts: &[Encoded], mut maybe_ours: BTreeSet<RecordId>) -> (Vec<Fate>, Option<Failure>) {
+    pub(super) async fn settle(&self, facts: &[Encoded], maybe_ours: BTreeSet<RecordId>) -> (Vec<Fate>, Option<SendFailure>) {
+        let (fates, failure) = self.try_to_settle(facts, maybe_ours).await;
+        let open = facts.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::Open);
+        self.known.give_up(open.map(|(fact, _)| fact));
+        (fates, failure)
+    }
+
+    async fn try_to_settle(&self, facts: &[Encoded], mut maybe_ours: BTreeSet<RecordId>) -> (Vec<Fate>, Option<SendFailure>) {
         let mut fates = vec![Fate::Open; facts.len()];
         let mut failure = None;
         let mut singly = self.mode == AppendMode::Pipelined;
@@ -97,11 +113,11 @@ impl Writer {
             if attempt > 0 || !maybe_ours.is_empty() {
                 if let Err(error) = self.read_back().await {
                     pause = true;
-                    failure = Some(Failure::new(error, &maybe_ours));
+                    failure = Some(SendFailure::new(error, &maybe_ours));
                     continue;
                 }
             } else if let Err(error) = self.known.learn_all().await {
-                return (fates, Some(Failure { unknown: false, text: error.to_string() }));
+                return (fates, Some(SendFailure::new(error.into(), &maybe_ours)));
             }
             loop {
                 self.recognise(facts, &mut fates, &maybe_ours);
@@ -111,6 +127,13 @@ impl Writer {
                 }
                 let sent: Vec<Encoded> = open.iter().map(|at| facts[*at].clone()).collect();
                 match self.send(&sent, singly).await {
+                    Ok((seq, true)) if self.known.find(sent[0].id()).is_none() => {
+                        // A record that has not come yet is found by reading back; a foreign message under this id never is.
+                        pause = attempt > 0;
+                        let problem = format!("the server holds the id {} at {seq}, which is not in the log", sent[0].id());
+                        failure = Some(SendFailure::new(problem.into(), &maybe_ours));
+                        break;
+                    }
                     Ok((first, duplicate)) => {
                         for (at, seq) in open.iter().zip(first.0..) {
                             fates[*at] = Fate::Done(Appended { seq: Seq(seq), duplicate });
@@ -123,7 +146,12 @@ impl Writer {
                         if matches!(error, SendError::Unknown(_)) {
                             maybe_ours.extend(sent.iter().map(Encoded::id));
                         }
-                        failure = Some(Failure::from_send(error, &maybe_ours));
+                        let full = matches!(error, SendError::Full(_));
+                        failure = Some(SendFailure::from_send(error, &self.stream, &maybe_ours));
+                        if full {
+                            // Trying again makes no room, and somebody has to be told.
+                            return (fates, failure);
+                        }
                         break;
                     }
                 }
@@ -150,9 +178,14 @@ impl Writer {
             Ok((first, duplicate)) => {
                 let positions = (first.0..).map(|seq| Some(Seq(seq)).filter(|_| !duplicate));
                 self.known.sent(facts.iter().zip(positions));
-                self.known.stored_up_to(*first);
+                // What the server calls a duplicate may be somebody else's message, which is not in the log.
+                if facts.iter().all(|fact| self.known.find(fact.id()).is_some()) {
+                    self.known.stored_up_to(*first);
+                }
             }
-            Err(SendError::Duplicate | SendError::Refused(_)) => self.known.sent(facts.iter().map(|fact| (fact, None))),
+            Err(SendError::Duplicate | SendError::Full(_) | SendError::Refused(_)) => {
+                self.known.sent(facts.iter().map(|fact| (fact, None)));
+            }
             // They may be stored, and come back.
             Err(SendError::Unknown(_)) => {}
         }
@@ -234,6 +267,10 @@ impl Writer {
                     };
                     failing = ack.is_err();
                     match ack {
+                        Ok(ack) if ack.duplicate && self.known.find(fact.id()).is_none() => {
+                            missing.push(Missing { at: fates.len(), fact, maybe_ours: false });
+                            fates.push(Fate::Open);
+                        }
                         Ok(ack) => {
                             let appended = Appended { seq: Seq(ack.sequence), duplicate: ack.duplicate };
                             stored.push((fact, appended));
@@ -241,7 +278,7 @@ impl Writer {
                         }
                         Err(error) => {
                             tracing::warn!(%error, "an append was not acknowledged; reading back");
-                            missing.push((fates.len(), fact));
+                            missing.push(Missing { at: fates.len(), fact, maybe_ours: true });
                             fates.push(Fate::Open);
                         }
                     }
@@ -255,21 +292,15 @@ impl Writer {
     }
 
     /// Answers one append, after what was not acknowledged is read back and, where it is missing, sent again.
-    async fn conclude(
-        &self,
-        mut fates: Vec<Fate>,
-        stored: Vec<(Encoded, Appended)>,
-        missing: Vec<(usize, Encoded)>,
-        reply: Reply,
-    ) {
+    async fn conclude(&self, mut fates: Vec<Fate>, stored: Vec<(Encoded, Appended)>, missing: Vec<Missing>, reply: Reply) {
         self.known.sent(stored.iter().map(|(fact, appended)| (fact, Some(appended.seq).filter(|_| !appended.duplicate))));
         if let Some(last) = stored.iter().map(|(_, appended)| appended.seq).max() {
             self.known.stored_up_to(last);
         }
         let mut failure = None;
         if !missing.is_empty() {
-            let (places, facts): (Vec<usize>, Vec<Encoded>) = missing.into_iter().unzip();
-            let maybe_ours = facts.iter().map(Encoded::id).collect();
+            let maybe_ours = missing.iter().filter(|missing| missing.maybe_ours).map(|missing| missing.fact.id()).collect();
+            let (places, facts): (Vec<usize>, Vec<Encoded>) = missing.into_iter().map(|one| (one.at, one.fact)).unzip();
             let (settled, why) = self.settle(&facts, maybe_ours).await;
             places.into_iter().zip(settled).for_each(|(at, fate)| fates[at] = fate);
             failure = why;
@@ -280,22 +311,25 @@ impl Writer {
 
 /// Why some facts are not known to be stored.
 #[derive(Clone)]
-pub(super) struct Failure {
+pub(super) struct SendFailure {
     /// Some may be stored all the same.
     unknown: bool,
+    /// The stream that has no room.
+    full: Option<String>,
     text: String,
 }
 
-impl Failure {
+impl SendFailure {
     fn new(error: Source, maybe_ours: &BTreeSet<RecordId>) -> Self {
-        Self { unknown: !maybe_ours.is_empty(), text: error.to_string() }
+        Self { unknown: !maybe_ours.is_empty(), full: None, text: error.to_string() }
     }
 
-    fn from_send(error: SendError, maybe_ours: &BTreeSet<RecordId>) -> Self {
+    fn from_send(error: SendError, stream: &str, maybe_ours: &BTreeSet<RecordId>) -> Self {
         match error {
             SendError::Duplicate => Self::new("the server knows one of the ids".into(), maybe_ours),
             SendError::Refused(error) => Self::new(error, maybe_ours),
-            SendError::Unknown(error) => Self { unknown: true, text: error.to_string() },
+            SendError::Full(error) => Self { full: Some(stream.to_owned()), ..Self::new(error.into(), maybe_ours) },
+            SendError::Unknown(error) => Self { unknown: true, full: None, text: error.to_string() },
         }
     }
 }
@@ -307,7 +341,7 @@ fn first_open(facts: &[Encoded], fates: &[Fate], max: usize) -> Vec<usize> {
     open.map(|(at, _)| at).take(max).collect()
 }
 
-pub(super) fn answer(reply: Reply, fates: &[Fate], failure: Option<&Failure>) {
+pub(super) fn answer(reply: Reply, fates: &[Fate], failure: Option<&SendFailure>) {
     let done = |fate: &Fate| match fate {
         Fate::Done(appended) => Some(*appended),
         Fate::Open => None,
@@ -317,8 +351,11 @@ pub(super) fn answer(reply: Reply, fates: &[Fate], failure: Option<&Failure>) {
     } else {
         let partly = fates.iter().filter_map(done).any(|appended| !appended.duplicate);
         let (unknown, text) = failure.map_or((true, "no reason"), |failure| (failure.unknown, failure.text.as_str()));
-        let text: Source = text.to_owned().into();
-        Err(if unknown || partly { AppendError::Indeterminate(text) } else { AppendError::Determinate(text) })
+        Err(match failure.and_then(|failure| failure.full.as_ref()) {
+            _ if unknown || partly => AppendError::Indeterminate(text.into()),
+            Some(stream) => AppendError::Full { place: format!("the stream {stream}"), detail: text.to_owned() },
+            None => AppendError::Determinate(text.into()),
+        })
     };
     // A caller that stopped waiting does not want the answer.
     drop(reply.send(outcome));

@@ -162,7 +162,7 @@ impl Writer {
         }
         let last = self.outgoing_last();
         self.last = last;
-        self.recent.extend(self.outgoing.drain(), self.clock.now());
+        self.recent.extend(self.outgoing.drain(), &self.clock);
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
         for done in done {
             done.tell(Ok(()));
