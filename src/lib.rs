@@ -39,4 +39,5 @@ pub mod config;
 pub mod dataset;
 pub mod failpoint;
 pub mod metrics;
+pub mod private;
 pub mod templates;

@@ -1,36 +1,39 @@
 //! The one place that builds adapters and actors and connects them, and the order in which they stop.
 
+mod data_dir;
 mod roles;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use crate::actors::Failure;
 use crate::actors::graph_sync::{self, GraphSyncParts, Views};
 use crate::actors::index::Indexed;
 use crate::actors::measures::Measured;
 use crate::actors::rush::Rush;
-use crate::actors::supervisor::supervise;
+use crate::actors::supervisor::{Reports, supervise};
 use crate::actors::turn::{Turn, in_turn};
 use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus, Subjects};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, NewRecord, TemplateLoaded};
-use crate::core::id::RecordId;
+use crate::core::id::{RecordId, Seq};
 use crate::core::intake::Limits;
 use crate::core::time::Timestamp;
 use crate::dead::DeadLetters;
 use crate::embed::{self, EmbedError};
-use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, RedbOptions, SharedLog};
+use crate::log::{AppendError, JetStreamLog, OpenError, SharedLog};
 use crate::metrics::Metrics;
 use crate::nats::{self, IntakeParts, Lease, Nats, NatsError, StreamDeadLetters};
 use crate::publisher::Publisher;
 use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::templates::{self, TemplateError};
+pub(crate) use data_dir::CONFIG_FILE;
+pub use data_dir::open_log;
 
 /// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -55,9 +58,16 @@ pub enum StartError {
     Embed(#[from] EmbedError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Damaged(#[from] LogDamaged),
     #[error("the fold stopped while it was catching up with the log; the messages above say why")]
     Fold,
 }
+
+/// Stored records are not what was written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the log is damaged; `pml log verify` lists what is; restore a backup with `pml restore` into a new data directory")]
+pub struct LogDamaged(#[source] Arc<Failure>);
 
 /// A running pml, embedded or on NATS. Must be started and stopped inside an actix system.
 pub struct Runtime {
@@ -76,13 +86,15 @@ pub struct Runtime {
     pub roles: Roles,
     nats: Option<OnNats>,
     rush: Rush,
+    /// Told when an actor meets damage in the log.
+    damaged: watch::Sender<Option<Arc<Failure>>>,
     stop: watch::Sender<bool>,
     arbiters: Vec<actix_rt::Arbiter>,
     ended: Vec<oneshot::Receiver<()>>,
 }
 
 /// Takes events from the work queue.
-type Taking = tokio::task::JoinHandle<Result<(), crate::actors::Failure>>;
+type Taking = tokio::task::JoinHandle<Result<(), Failure>>;
 
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
@@ -211,6 +223,7 @@ impl Runtime {
             roles,
             nats: None,
             rush: Rush::new(),
+            damaged: watch::Sender::new(None),
             stop,
             arbiters,
             ended: Vec::new(),
@@ -230,7 +243,7 @@ impl Runtime {
         runtime.supervise("graph_sync", 0, stopping.clone(), move || graph_sync::run(folding.clone()));
         // Open executions are part of the state: whoever needs them starts from a view that has caught up.
         let tail = *runtime.log.tail().borrow();
-        runtime.views.at_least(tail).await.ok_or(StartError::Fold)?;
+        runtime.caught_up(tail).await?;
         if runtime.roles.contains(Role::GraphSync) {
             runtime.load_templates(&config.templates.path).await?;
             runtime.start_snapshots(config, last_snapshot, stopping.clone());
@@ -243,10 +256,27 @@ impl Runtime {
     fn supervise<F, R>(&mut self, name: &'static str, arbiter: usize, stop: watch::Receiver<bool>, incarnation: F)
     where
         F: Fn() -> R + Send + 'static,
-        R: Future<Output = Result<(), crate::actors::Failure>> + 'static,
+        R: Future<Output = Result<(), Failure>> + 'static,
     {
         let handle = self.arbiters[arbiter].handle();
-        self.ended.push(supervise(name, &handle, self.clock.clone(), Arc::clone(&self.metrics), stop, incarnation));
+        let reports = Reports { metrics: Arc::clone(&self.metrics), damaged: self.damaged.clone() };
+        self.ended.push(supervise(name, &handle, self.clock.clone(), reports, stop, incarnation));
+    }
+
+    /// Waits until the fold holds everything up to `seq`, or meets something that it can never get past.
+    async fn caught_up(&self, seq: Seq) -> Result<(), StartError> {
+        tokio::select! {
+            view = self.views.at_least(seq) => view.map(drop).ok_or(StartError::Fold),
+            damage = self.damaged() => Err(damage.into()),
+        }
+    }
+
+    /// Resolves when an actor has met damage in the log. No restart helps: the process should end.
+    pub async fn damaged(&self) -> LogDamaged {
+        let mut damaged = self.damaged.subscribe();
+        let found = damaged.wait_for(Option::is_some).await.map(|found| found.clone());
+        // The sender is a part of this runtime.
+        LogDamaged(found.ok().flatten().expect("waited for it"))
     }
 
     /// Records the configured templates that the state does not hold yet in this form.
@@ -262,7 +292,7 @@ impl Runtime {
         if !facts.is_empty() {
             let appended = self.log.append(facts).await?;
             let last = appended.iter().map(|appended| appended.seq).max().expect("one answer per fact");
-            self.views.at_least(last).await.ok_or(StartError::Fold)?;
+            self.caught_up(last).await?;
         }
         Ok(())
     }
@@ -322,16 +352,6 @@ impl Runtime {
 
 fn subjects(config: &Config) -> Result<Subjects, StartError> {
     config.workspace.parse().map(Subjects::new).map_err(|error| StartError::Workspace(format!("{error}")))
-}
-
-/// Opens the embedded log of `directory` with the configured sizes.
-pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbLog, OpenError> {
-    let options = RedbOptions {
-        group_records_max: config.log.group_records_max,
-        queue_appends_max: config.log.queue_appends_max,
-        dead_letters_max: config.dead.letters_max,
-    };
-    RedbLog::open(directory, options, clock)
 }
 
 fn template_record(template: TemplateLoaded, now: Timestamp) -> NewRecord {

@@ -29,7 +29,7 @@ use crate::core::refusal::Refusal;
 use crate::core::trace::Executions;
 use crate::dead::DeadLetters;
 use crate::failpoint;
-use crate::log::{Appended, SharedLog};
+use crate::log::{Appended, Condition, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
 use group::{Group, Settled};
 use reorder::Reorder;
@@ -88,6 +88,12 @@ pub enum PublishError {
     /// Some of it may have been taken. Sending it again, with the same ids, is safe.
     #[error("the outcome is unknown; send it again with the same ids")]
     Unknown,
+    /// Nothing was taken.
+    #[error("{free_bytes} bytes are left on the file system of the log, fewer than {free_bytes_min} (log.free_bytes_min)")]
+    NoRoom { free_bytes: u64, free_bytes_min: u64 },
+    /// Nothing was taken.
+    #[error("the log cannot be written at the moment; GET /readyz says why")]
+    Failing,
 }
 
 #[derive(Message)]
@@ -197,6 +203,13 @@ impl Handler<Publish> for Execution {
         failpoint::pass("execution.publish");
         if items.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
+        }
+        match self.parts.log.condition() {
+            Condition::Good => {}
+            Condition::Low { free_bytes, free_bytes_min } => {
+                return Box::pin(async move { Err(PublishError::NoRoom { free_bytes, free_bytes_min }) });
+            }
+            Condition::Failing { .. } => return Box::pin(async { Err(PublishError::Failing) }),
         }
         if self.queue.len() + items.len() > self.parts.settings.queue_events_max {
             self.parts.metrics.busy.inc();

@@ -37,8 +37,12 @@ impl Source {
     }
 
     pub(super) fn of_directory(directory: &Path, config: &Config) -> anyhow::Result<Self> {
-        let store = Store::configured(&Config { data_dir: directory.to_owned(), ..config.clone() })?;
-        Ok(Self::Log(Arc::new(open_existing(directory, config)?), store))
+        Ok(Self::Log(Arc::new(open_existing(directory, config)?), Self::snapshots_of(directory, config)?))
+    }
+
+    /// Where the snapshots of the log in `directory` are.
+    pub(super) fn snapshots_of(directory: &Path, config: &Config) -> anyhow::Result<Store> {
+        Ok(Store::configured(&Config { data_dir: directory.to_owned(), ..config.clone() })?)
     }
 
     pub(super) fn tail(&self) -> anyhow::Result<Seq> {

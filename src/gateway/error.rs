@@ -81,9 +81,13 @@ impl ResponseError for ApiError {
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Publish(PublishError::Unknown | PublishError::Closed) | Self::Redrive(_) | Self::Bus(_) | Self::Stopping => {
-                StatusCode::SERVICE_UNAVAILABLE
+            Self::Publish(PublishError::NoRoom { .. }) | Self::Redrive(RedriveError::Publish(PublishError::NoRoom { .. })) => {
+                StatusCode::INSUFFICIENT_STORAGE
             }
+            Self::Publish(PublishError::Unknown | PublishError::Closed | PublishError::Failing)
+            | Self::Redrive(_)
+            | Self::Bus(_)
+            | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::{AppendError, Appended, EventLog, ReadError, SharedLog};
+use super::{AppendError, Appended, Condition, EventLog, ReadError, SharedLog};
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 
@@ -92,5 +92,9 @@ impl EventLog for FaultyLog {
 
     fn tail(&self) -> watch::Receiver<Seq> {
         self.inner.tail()
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 }

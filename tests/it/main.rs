@@ -29,6 +29,8 @@ mod http;
 mod http_read;
 mod learning;
 mod log_contract;
+mod log_damage;
+mod log_faults;
 mod nats_kill;
 mod nats_lease;
 mod nats_log;

@@ -1,0 +1,62 @@
+//! Why the file did not give or take what was asked.
+
+use crate::log::{AppendError, Damage, ReadError};
+
+#[derive(Debug)]
+pub(super) enum StoreError {
+    /// An I/O error, or one that follows from it: reopening may help.
+    Storage(redb::Error),
+    /// Closed after an error, and not open again yet.
+    Closed(String),
+    Damaged(Damage),
+}
+
+impl<E: Into<redb::Error>> From<E> for StoreError {
+    fn from(error: E) -> Self {
+        match error.into() {
+            redb::Error::Corrupted(problem) => Self::Damaged(Damage::File { problem }),
+            // The tables are ours, so one that is of another type or missing was ours once.
+            table @ (redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TableIsMultimap(_)
+            | redb::Error::TypeDefinitionChanged { .. }
+            | redb::Error::TableDoesNotExist(_)) => Self::Damaged(Damage::File { problem: table.to_string() }),
+            other => Self::Storage(other),
+        }
+    }
+}
+
+impl From<Damage> for StoreError {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Storage(error) => Self::Storage(error.into()),
+            StoreError::Closed(error) => Self::Storage(error.into()),
+            StoreError::Damaged(damage) => Self::Damaged(damage),
+        }
+    }
+}
+
+impl StoreError {
+    /// For an append of which nothing was written. Many callers may share one error.
+    pub(super) fn determinate(&self) -> AppendError {
+        match self {
+            Self::Damaged(damage) => AppendError::Damaged(damage.clone()),
+            other => AppendError::Determinate(other.to_string().into()),
+        }
+    }
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Storage(error) => error.fmt(f),
+            Self::Closed(error) => error.fmt(f),
+            Self::Damaged(damage) => damage.fmt(f),
+        }
+    }
+}
