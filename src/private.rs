@@ -42,10 +42,11 @@ pub fn create_file_if_missing(path: &Path) -> io::Result<()> {
 pub fn tighten(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mut permissions = std::fs::metadata(path)?.permissions();
-    if permissions.mode() & 0o077 == 0 {
+    let owner_only = permissions.mode() & !0o077;
+    if permissions.mode() == owner_only {
         return Ok(());
     }
-    permissions.set_mode(permissions.mode() & 0o700);
+    permissions.set_mode(owner_only);
     std::fs::set_permissions(path, permissions)
 }
 

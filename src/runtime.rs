@@ -265,9 +265,13 @@ impl Runtime {
 
     /// Waits until the fold holds everything up to `seq`, or meets something that it can never get past.
     async fn caught_up(&self, seq: Seq) -> Result<(), StartError> {
-        tokio::select! {
-            view = self.views.at_least(seq) => view.map(drop).ok_or(StartError::Fold),
-            damage = self.damaged() => Err(damage.into()),
+        if self.views.at_least(seq).await.is_some() {
+            return Ok(());
+        }
+        // Damage is told before the fold that met it is gone.
+        match self.damaged.borrow().clone() {
+            Some(failure) => Err(LogDamaged(failure).into()),
+            None => Err(StartError::Fold),
         }
     }
 

@@ -55,7 +55,7 @@ where
                         tracing::debug!(actor = name, error = &failure as &dyn std::error::Error, "actor ended while stopping");
                     }
                     Err(failure) if failure.is_damage() => {
-                        tracing::error!(actor = name, error = &failure as &dyn std::error::Error, "the log is damaged");
+                        tracing::error!(actor = name, error = &failure as &dyn std::error::Error, "the log is damaged, so this process ends; `pml log verify` lists what is damaged, `pml restore` restores a backup");
                         reports.damaged.send_replace(Some(Arc::new(failure)));
                         break;
                     }

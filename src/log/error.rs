@@ -24,6 +24,8 @@ pub enum Damage {
     Ids { near: RecordId },
     #[error("dead letter {number} does not match its checksum")]
     Letter { number: u64 },
+    #[error("{stored} dead letters were stored, of which {found} can be reached")]
+    Letters { stored: u64, found: u64 },
     #[error("the structure of the file is damaged: {problem}")]
     File { problem: String },
 }
@@ -58,7 +60,7 @@ pub enum ReadError {
         source: Corrupt,
     },
     #[error("the log is damaged")]
-    Damaged(#[source] Damage),
+    Damaged(#[from] Damage),
 }
 
 impl ReadError {

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use redb::{Builder, Database, ReadableDatabase, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::recent::Recent;
@@ -178,7 +178,7 @@ impl RedbLog {
             let opened = file.opened();
             let generation = file.generation();
             let database = opened.database()?;
-            let outcome = read(database);
+            let outcome = error::guarded(|| read(database));
             if let (Err(ReadError::Storage(error)), Some(jobs)) = (&outcome, jobs.upgrade()) {
                 // A full queue holds appends, which meet the same error.
                 drop(jobs.try_send(Job::Reopen { generation, error: error.to_string() }));
@@ -261,10 +261,13 @@ impl DeadLetters for RedbLog {
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
         self.query(move |database| {
             let open = || -> Result<_, StoreError> { Ok(database.begin_read()?.open_table(DEAD)?) };
-            let mut letters = Vec::new();
-            for entry in open()?.range(after.saturating_add(1)..).map_err(StoreError::from)?.take(limit) {
+            let (dead, mut letters) = (open()?, Vec::new());
+            for entry in dead.range(after.saturating_add(1)..).map_err(StoreError::from)?.take(limit) {
                 let (number, bytes) = entry.map_err(StoreError::from)?;
-                letters.push(letter(number.value(), bytes.value()).map_err(ReadError::Damaged)?);
+                letters.push(letter(number.value(), bytes.value())?);
+            }
+            if after == 0 && letters.len() < limit {
+                check_letters(&dead, letters.len() as u64)?;
             }
             Ok(letters)
         })
@@ -273,6 +276,12 @@ impl DeadLetters for RedbLog {
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
         self.submit(|reply| Job::Exhume { numbers, reply })
     }
+}
+
+/// Whether `found` are all the letters there are, as far as the tree has counted them.
+fn check_letters(dead: &impl ReadableTableMetadata, found: u64) -> Result<(), StoreError> {
+    let stored = dead.len()?;
+    if found == stored { Ok(()) } else { Err(Damage::Letters { stored, found }.into()) }
 }
 
 fn letter(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {

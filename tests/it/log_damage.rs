@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pml::clock::Clock;
 use pml::core::event::Record;
-use pml::core::id::Seq;
+use pml::core::id::{RecordId, Seq};
 use pml::dead::{DeadLetter, DeadLetters};
 use pml::log::contract::fact;
 use pml::log::{EventLog, RedbLog};
@@ -142,5 +142,25 @@ fn a_vanished_or_empty_log_beside_snapshots_is_no_new_one() {
         assert_eq!(started.status.code(), Some(1), "{started:?}");
         let said = String::from_utf8_lossy(&started.stderr).into_owned();
         assert!(said.contains("there are snapshots of a log") && said.contains("pml restore"), "{said}");
+    }
+}
+
+/// The index of ids is read only when something is appended.
+#[test]
+fn damage_met_while_running_ends_the_server_with_code_5() {
+    let mut server = Server::with(&[("TEMPLATES__PATH", "")]);
+    let run = whole("e1");
+    server.accept(&run);
+    server.settled_state();
+    assert_eq!(server.terminate(), Some(0));
+    let id: RecordId = run[0]["id"].as_str().unwrap().parse().unwrap();
+    let [bytes, other] = [id.to_bits(), id.to_bits() + 1].map(u128::to_le_bytes);
+    alter(&server.data().join(RedbLog::FILE_NAME), &bytes, &other);
+    server.restart();
+    assert_ne!(server.post(&whole("e2")).status, 202);
+    assert_eq!(server.ended(), Some(5));
+    let said = server.complaints();
+    for part in ["the index of record ids does not match its checksum", "pml log verify", "pml restore"] {
+        assert!(said.contains(part), "no '{part}' in {said}");
     }
 }

@@ -17,6 +17,7 @@ mod closing;
 mod crash;
 mod dead_letters;
 mod discover;
+mod disk;
 mod embed;
 mod embedding;
 mod emit;

@@ -136,8 +136,8 @@ fn scan_table(
     for entry in events.range(after.0.saturating_add(1)..).map_err(StoreError::from)? {
         let (last, value) = entry.map_err(StoreError::from)?;
         let last = Seq(last.value());
-        let block = Block::open(last, value.value()).map_err(ReadError::Damaged)?;
-        block.check_follows(last_read, after).map_err(ReadError::Damaged)?;
+        let block = Block::open(last, value.value())?;
+        block.check_follows(last_read, after)?;
         last_read = Some(last);
         for (seq, bytes) in block.records.filter(|(seq, _)| *seq > after) {
             if left == 0 {

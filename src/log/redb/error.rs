@@ -1,5 +1,7 @@
 //! Why the file did not give or take what was asked.
 
+use std::panic::AssertUnwindSafe;
+
 use crate::log::{AppendError, Damage, ReadError};
 
 #[derive(Debug)]
@@ -39,6 +41,14 @@ impl From<StoreError> for ReadError {
             StoreError::Damaged(damage) => Self::Damaged(damage),
         }
     }
+}
+
+/// Runs work on the database. redb asserts what a damaged file does not keep, so a panic in it is taken for damage.
+pub(super) fn guarded<T, E: From<Damage>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(Damage::File { problem: format!("reading it panicked: {}", text.unwrap_or("without a text")) }.into())
+    })
 }
 
 impl StoreError {

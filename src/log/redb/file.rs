@@ -9,6 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use redb::{Database, DatabaseError};
 
+use super::error::guarded;
 use super::{StoreError, format};
 use crate::core::id::Seq;
 use crate::log::{Damage, OpenError};
@@ -47,7 +48,7 @@ impl Opened<'_> {
 impl LogFile {
     /// Also answers the last position.
     pub(super) fn open(path: PathBuf, open: Opener) -> Result<(Self, Seq), OpenError> {
-        let database = open(&path).map_err(|error| cannot_open(&path, error))?;
+        let database = guarded_open(&path, &open)?;
         let last = format::prepare(&database, &path)?;
         Ok((Self { path, open, state: RwLock::new(State::Open(database)), generation: AtomicU64::new(0) }, last))
     }
@@ -96,9 +97,9 @@ impl LogFile {
         if !self.path.exists() {
             return Err(damaged(Damage::File { problem: "it was removed while it was in use".to_owned() }));
         }
-        let database = (self.open)(&self.path).map_err(|error| cannot_open(&self.path, error))?;
+        let database = guarded_open(&self.path, &self.open)?;
         // Unlike `prepare` this writes nothing: there may be no room yet.
-        let last = format::tail(&database).map_err(|error| format::cannot_prepare(&self.path, error))?;
+        let last = guarded(|| format::tail(&database)).map_err(|error| format::cannot_prepare(&self.path, error))?;
         if last < acknowledged {
             return Err(damaged(Damage::Lost { last, acknowledged }));
         }
@@ -106,9 +107,11 @@ impl LogFile {
     }
 }
 
-fn cannot_open(path: &Path, error: DatabaseError) -> OpenError {
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
-        other => format::cannot_prepare(path, other.into()),
-    }
+fn guarded_open(path: &Path, open: &Opener) -> Result<Database, OpenError> {
+    let opened = guarded(|| match open(path) {
+        Err(DatabaseError::DatabaseAlreadyOpen) => Ok(None),
+        other => Ok(Some(other?)),
+    });
+    let database = opened.map_err(|error| format::cannot_prepare(path, error))?;
+    database.ok_or_else(|| OpenError::InUse { path: path.to_owned() })
 }

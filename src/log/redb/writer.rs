@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block::Outgoing;
 use super::checksum::Of;
+use super::error::guarded;
 use super::file::LogFile;
 use super::format::META;
 use super::ids::{self, RUNS, Standing};
@@ -100,7 +101,7 @@ impl Job {
 }
 
 /// Why nothing was written, and the group, so that everybody can be told.
-type Failed = (StoreError, Vec<Job>);
+type Failed = Box<(StoreError, Vec<Job>)>;
 
 /// What to tell one caller once the transaction is durable.
 enum Done {
@@ -144,7 +145,7 @@ impl Writer {
                 size += job.size();
                 group.push(job);
             }
-            if let Err(error) = self.commit(group)
+            if let Err(error) = guarded(|| self.commit(group))
                 && !self.recover(&error, &mut queue)
             {
                 return;
@@ -166,7 +167,7 @@ impl Writer {
         self.outgoing.clear();
         let done = match self.write(&transaction, group) {
             Ok(done) => done,
-            Err((error, group)) => return Err(fail_all(group, error)),
+            Err(failed) => return Err(fail_all(failed.1, failed.0)),
         };
         debug_assert_eq!(done.len(), jobs);
         if let Err(error) = transaction.commit() {
@@ -208,7 +209,7 @@ impl Writer {
             self.outgoing.write(transaction, self.last)
         })();
         if let Err(error) = outcome {
-            return Err((error, group));
+            return Err(Box::new((error, group)));
         }
         let done = group.into_iter().zip(results).map(|(job, appended)| match job {
             Job::Append { reply, .. } => Done::Appended(reply, appended),
