@@ -40,7 +40,7 @@ pub(crate) struct Records(pub(crate) Vec<Record>);
 
 /// Why an actor has to be built anew.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ActorFailure {
+pub enum ActorFailure {
     #[error("the actor is gone; it panicked or stopped itself")]
     Gone,
     #[error("cannot append")]
@@ -49,4 +49,15 @@ pub(crate) enum ActorFailure {
     Embed(#[source] EmbedError),
     #[error("cannot read")]
     Read(#[from] ReadError),
+}
+
+impl ActorFailure {
+    /// Whether the log is damaged, so that an actor built anew would fail in the same way.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Append(error) => matches!(error, AppendError::Damaged(_)),
+            Self::Read(error) => error.is_damage(),
+            Self::Gone | Self::Embed(_) => false,
+        }
+    }
 }

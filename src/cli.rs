@@ -7,7 +7,7 @@
 //! | 2 | wrong arguments or configuration |
 //! | 3 | some events were refused |
 //! | 4 | the server cannot be reached |
-//! | 5 | verification found damage |
+//! | 5 | the log or a snapshot is damaged |
 
 mod archive;
 mod backup;
@@ -64,7 +64,7 @@ struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 some events were refused, \
-4 the server cannot be reached, 5 verification found damage";
+4 the server cannot be reached, 5 the log or a snapshot is damaged";
 
 #[derive(Subcommand)]
 enum Command {

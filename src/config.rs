@@ -118,6 +118,7 @@ impl From<&LimitKeys> for Limits {
 pub struct Log {
     pub group_records_max: usize,
     pub queue_appends_max: usize,
+    pub free_bytes_min: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -16,6 +16,7 @@ pub mod core;
 
 pub mod failpoint;
 pub mod lease;
+pub mod private;
 pub mod role;
 
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod bus;
 pub mod embed;
 pub mod log;
 
+pub mod data_dir;
 pub mod history;
 pub mod snapshot;
 

@@ -3,6 +3,7 @@
 //! The port is [`EventLog`]; `memory` is the double used by tests and benches, `redb` the embedded log, `jetstream`
 //! the log on NATS. `contract` holds the suite every adapter must pass, also behind `faulty`, which fails before or after the write.
 
+mod condition;
 mod dead;
 mod error;
 mod foreign;
@@ -24,11 +25,14 @@ use tokio::sync::watch;
 
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
+pub use condition::Condition;
 pub use dead::{DeadLetter, DeadLetters, NewDeadLetter};
-pub use error::{AppendError, OpenError, ReadError};
+pub use error::{AppendError, Damage, OpenError, ReadError};
 pub use foreign::Foreign;
 pub use jetstream::{JetStreamLog, StreamDeadLetters};
 pub use memory::MemoryLog;
+#[cfg(feature = "testing")]
+pub use redb::Faults;
 pub use redb::{RedbLog, RedbOptions, scan};
 
 /// What became of one fact.
@@ -54,7 +58,7 @@ pub struct Appended {
 ///   `read`, and `tail` MUST have reached it.
 /// - A fact whose id the log holds MUST NOT be written again; the answer is the position of the first one, marked duplicate. This
 ///   holds within one call too.
-/// - `Err(Busy | Closed | Full | Determinate)` means that nothing of the call was written. `Err(Indeterminate)` means that any part may
+/// - `Err(Busy | Closed | Full | Determinate | Damaged)` means that nothing of the call was written. `Err(Indeterminate)` means that any part may
 ///   have been: the caller reads back (`find`) before it tries again.
 /// - `read` returns records after a position, in order, at most `limit`, fewer only at the tail. It MUST NOT block a writer.
 /// - Dropping the future of an `append` does not undo it.
@@ -69,9 +73,14 @@ pub trait EventLog: Send + Sync + 'static {
     /// The tail, and a way to wait for it to move.
     fn tail(&self) -> watch::Receiver<Seq>;
 
-    /// What this process has found in the log's place so far that is no record and was skipped.
+    /// What this process has found in the log so far that is no record and was skipped.
     fn foreign(&self) -> Foreign {
         Foreign::default()
+    }
+
+    /// Whether appends can be expected to work. Cheap: asked for every request.
+    fn condition(&self) -> Condition {
+        Condition::Good
     }
 }
 

@@ -65,6 +65,9 @@ pub enum PublishError {
     /// There is no room; names what is full. Some of it may have been taken before that. Sending it again, with the same ids, is safe.
     #[error("{0}; make room and send it again with the same ids")]
     Full(Arc<str>),
+    /// Nothing was taken.
+    #[error("the log cannot be written at the moment; GET /readyz says why")]
+    Failing,
     /// Some of it may have been taken. Sending it again, with the same ids, is safe.
     #[error("the outcome is unknown; send it again with the same ids")]
     Unknown,

@@ -8,25 +8,26 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use crate::actors::ActorFailure;
 use crate::actors::burst::Burst;
 use crate::actors::graph_sync::{self, GraphSyncParts};
-use crate::actors::supervisor::supervise;
+use crate::actors::supervisor::{Reports, supervise};
 use crate::ask::Asker;
 use crate::bus::{MemoryBus, NatsBus, SharedBus};
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::core::graph::measures::Measures;
+use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::core::state::State;
+use crate::data_dir::open_log;
 use crate::embed::{self, EmbedError};
 use crate::gateway;
 use crate::gateway::http::Gateway;
 use crate::gateway::nats::IntakeParts;
 use crate::lease::{LeaseState, while_leased};
-use crate::log::DeadLetters;
-use crate::log::StreamDeadLetters;
-use crate::log::{AppendError, JetStreamLog, OpenError, RedbLog, SharedLog};
+use crate::log::{AppendError, DeadLetters, JetStreamLog, OpenError, SharedLog, StreamDeadLetters};
 use crate::metrics::Metrics;
 use crate::nats::{Lease, Nats, NatsError};
 use crate::publisher::Publisher;
@@ -59,9 +60,16 @@ pub enum StartError {
     Embed(#[from] EmbedError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Damaged(#[from] LogDamaged),
     #[error("the fold stopped while it was catching up with the log; the messages above say why")]
     Fold,
 }
+
+/// Stored records are not what was written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the log is damaged; `pml log verify` lists what is; restore a backup with `pml restore` into a new data directory")]
+pub struct LogDamaged(#[source] Arc<ActorFailure>);
 
 /// A running pml, embedded or on NATS. Must be started and stopped inside an actix system.
 pub struct Runtime {
@@ -80,13 +88,15 @@ pub struct Runtime {
     pub roles: Roles,
     nats: Option<OnNats>,
     burst: Burst,
+    /// Set when an actor meets damage in the log.
+    damaged: watch::Sender<Option<Arc<ActorFailure>>>,
     stop: watch::Sender<bool>,
     arbiters: Vec<actix_rt::Arbiter>,
     ended: Vec<oneshot::Receiver<()>>,
 }
 
 /// Takes events from the work queue.
-type Taking = tokio::task::JoinHandle<Result<(), crate::actors::ActorFailure>>;
+type Taking = tokio::task::JoinHandle<Result<(), ActorFailure>>;
 
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
@@ -113,7 +123,7 @@ impl Runtime {
         if !config.nats.servers.is_empty() {
             return Self::start_on_nats(config, clock, Roles::all()).await;
         }
-        let store = Arc::new(RedbLog::open(&config.data_dir, config.into(), clock.clone())?);
+        let store = Arc::new(open_log(config, &config.data_dir, clock.clone())?);
         let log: SharedLog = Arc::clone(&store) as SharedLog;
         let dead: Arc<dyn DeadLetters> = store;
         Self::start_on(config, clock, log, dead).await
@@ -235,6 +245,7 @@ impl Runtime {
             roles,
             nats: None,
             burst: Burst::new(),
+            damaged: watch::Sender::new(None),
             stop,
             arbiters,
             ended: Vec::new(),
@@ -254,7 +265,7 @@ impl Runtime {
         runtime.supervise("graph_sync", 0, stopping.clone(), move || graph_sync::run(folding.clone()));
         // Open executions are part of the state: whoever needs them starts from a view that has caught up.
         let tail = *runtime.log.tail().borrow();
-        runtime.views.at_least(tail).await.ok_or(StartError::Fold)?;
+        runtime.caught_up(tail).await?;
         if runtime.roles.contains(Role::GraphSync) {
             runtime.load_templates(&config.templates.path).await?;
             runtime.start_snapshots(config, last_snapshot, stopping.clone());
@@ -267,10 +278,31 @@ impl Runtime {
     fn supervise<F, R>(&mut self, name: &'static str, arbiter: usize, stop: watch::Receiver<bool>, incarnation: F)
     where
         F: Fn() -> R + Send + 'static,
-        R: Future<Output = Result<(), crate::actors::ActorFailure>> + 'static,
+        R: Future<Output = Result<(), ActorFailure>> + 'static,
     {
         let handle = self.arbiters[arbiter].handle();
-        self.ended.push(supervise(name, &handle, self.clock.clone(), Arc::clone(&self.metrics), stop, incarnation));
+        let reports = Reports { metrics: Arc::clone(&self.metrics), damaged: self.damaged.clone() };
+        self.ended.push(supervise(name, &handle, self.clock.clone(), reports, stop, incarnation));
+    }
+
+    /// Waits until the fold holds everything up to `seq`, or meets something that it can never get past.
+    async fn caught_up(&self, seq: Seq) -> Result<(), StartError> {
+        if self.views.at_least(seq).await.is_some() {
+            return Ok(());
+        }
+        // Damage is told before the fold that met it is gone.
+        match self.damaged.borrow().clone() {
+            Some(failure) => Err(LogDamaged(failure).into()),
+            None => Err(StartError::Fold),
+        }
+    }
+
+    /// Resolves when an actor has met damage in the log. No restart helps: the process should end.
+    pub async fn damaged(&self) -> LogDamaged {
+        let mut damaged = self.damaged.subscribe();
+        let found = damaged.wait_for(Option::is_some).await.map(|found| found.clone());
+        // The sender is a part of this runtime.
+        LogDamaged(found.ok().flatten().expect("waited for it"))
     }
 
     /// Records the configured templates that the state does not hold yet in this form.
@@ -286,7 +318,7 @@ impl Runtime {
         if !facts.is_empty() {
             let appended = self.log.append(facts).await?;
             let last = appended.iter().map(|appended| appended.seq).max().expect("one answer per fact");
-            self.views.at_least(last).await.ok_or(StartError::Fold)?;
+            self.caught_up(last).await?;
         }
         Ok(())
     }

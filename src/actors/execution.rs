@@ -27,7 +27,7 @@ use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
 use crate::failpoint;
-use crate::log::{AppendError, Appended, DeadLetters, SharedLog};
+use crate::log::{AppendError, Appended, Condition, DeadLetters, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
 use crate::publisher::{Announce, Publish, PublishError, Verdict};
 use crate::views::Views;
@@ -140,6 +140,14 @@ impl Handler<Publish> for Execution {
         failpoint::pass("execution.publish");
         if items.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
+        }
+        match self.parts.log.condition() {
+            Condition::Good => {}
+            low @ Condition::Low { .. } => {
+                let full = PublishError::Full(format!("the log has too little room: {low}").into());
+                return Box::pin(async { Err(full) });
+            }
+            Condition::Failing { .. } => return Box::pin(async { Err(PublishError::Failing) }),
         }
         if self.queue.len() + items.len() > self.parts.settings.queue_events_max {
             self.parts.metrics.busy.inc();

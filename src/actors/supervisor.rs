@@ -16,13 +16,20 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Whatever ended the lives before one this long is over.
 const LONG_LIFE_MS: u64 = 5_000;
 
-/// Runs `incarnation` on `arbiter` again and again until `stop`, or until the log is gone. The receiver resolves when it has ended
+/// Where a supervisor tells what happened.
+pub(crate) struct Reports {
+    pub(crate) metrics: Arc<Metrics>,
+    /// Damage of the log, which no restart gets past.
+    pub(crate) damaged: watch::Sender<Option<Arc<ActorFailure>>>,
+}
+
+/// Runs `incarnation` on `arbiter` again and again until `stop`, or until the log is gone or found damaged. The receiver resolves when it has ended
 /// for good.
 pub(crate) fn supervise<F, R>(
     name: &'static str,
     arbiter: &actix_rt::ArbiterHandle,
     clock: Clock,
-    metrics: Arc<Metrics>,
+    reports: Reports,
     stop: watch::Receiver<bool>,
     incarnation: F,
 ) -> oneshot::Receiver<()>
@@ -47,13 +54,18 @@ where
                     Err(failure) if *stop.borrow() => {
                         tracing::debug!(actor = name, error = &failure as &dyn std::error::Error, "actor ended while stopping");
                     }
+                    Err(failure) if failure.is_damage() => {
+                        tracing::error!(actor = name, error = &failure as &dyn std::error::Error, "the log is damaged, so this process ends; `pml log verify` lists what is damaged, `pml restore` restores a backup");
+                        reports.damaged.send_replace(Some(Arc::new(failure)));
+                        break;
+                    }
                     Err(failure) => {
                         tracing::error!(
                             actor = name,
                             error = &failure as &dyn std::error::Error,
                             "actor failed; rebuilding it from the log"
                         );
-                        metrics.restarts.get_or_create(&ByActor { actor: name }).inc();
+                        reports.metrics.restarts.get_or_create(&ByActor { actor: name }).inc();
                         tokio::select! {
                             () = tokio::time::sleep(backoff) => {}
                             _ = stop.changed() => {}

@@ -12,6 +12,7 @@ use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::core::state::State;
 use crate::core::trace::Executions;
+use crate::data_dir::open_log;
 use crate::embed::{self, Embedder};
 use crate::log::{Appended, EventLog, RedbLog, scan};
 use crate::runtime::Runtime;
@@ -23,7 +24,7 @@ const RUNS: usize = 3;
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let directory = scratch.join("replay");
     let config = Config { data_dir: directory.clone(), ..config.clone() };
-    let records = write_history(&RedbLog::open(&directory, (&config).into(), Clock::system())?, events).await?;
+    let records = write_history(&open_log(&config, &directory, Clock::system())?, events).await?;
     reset_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {

@@ -17,8 +17,8 @@ use super::{Case, Stopwatch, median, startup, workload};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::state::State;
+use crate::data_dir::open_log;
 use crate::log::EventLog;
-use crate::log::RedbLog;
 use crate::runtime::Runtime;
 use crate::snapshot::{self, About, Origin, Store};
 
@@ -35,7 +35,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
     // Templates and automatic snapshots would disturb the measurement.
     config.templates.path = String::new();
     (config.snapshots.every_records, config.snapshots.every_s) = (0, 0);
-    write_history(&RedbLog::open(&config.data_dir, (&config).into(), Clock::system())?, events).await?;
+    write_history(&open_log(&config, &config.data_dir, Clock::system())?, events).await?;
     let (state, about) = folded(&config).await?;
     let store = Store::Directory(scratch.join("snapshots"));
     let mut cases = write_and_read(&state, &about, &store, scratch).await?;
@@ -46,7 +46,7 @@ pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Resu
 }
 
 async fn folded(config: &Config) -> anyhow::Result<(Arc<State>, About)> {
-    let log = RedbLog::open(&config.data_dir, config.into(), Clock::system())?;
+    let log = open_log(config, &config.data_dir, Clock::system())?;
     let mut state = State::default();
     loop {
         let records = log.read(state.applied(), 8_192).await?;

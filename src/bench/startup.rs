@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::{Case, Stopwatch, median};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::log::RedbLog;
+use crate::data_dir::open_log;
 use crate::snapshot::Store;
 
 const RUNS: usize = 3;
@@ -43,7 +43,7 @@ fn start_once(config: &Config, snapshots: &str) -> anyhow::Result<(f64, u64)> {
     child.kill()?;
     child.wait()?;
     // Opening the log repairs what the killed process left, so that the next start need not.
-    drop(RedbLog::open(&config.data_dir, config.into(), Clock::system())?);
+    drop(open_log(config, &config.data_dir, Clock::system())?);
     let started: serde_json::Value = serde_json::from_str(&line?)?;
     Ok((seconds, started["records"].as_u64().context("the started pml does not say how many records it has")?))
 }

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::core::id::Seq;
 use crate::history::Rebuild;
 use crate::history::backup::{Decoder, encode_log};
+use crate::private;
 
 #[derive(Args)]
 pub(super) struct BackupArguments {
@@ -66,7 +67,7 @@ fn part_of(file: &Path) -> PathBuf {
 }
 
 async fn write(source: &Source, part: &Path) -> anyhow::Result<()> {
-    let mut file = BufWriter::new(File::create(part).with_context(|| format!("cannot write {}", part.display()))?);
+    let mut file = BufWriter::new(private::create_file(part).with_context(|| format!("cannot write {}", part.display()))?);
     match source {
         Source::Server(remote) => drop(std::io::copy(&mut remote.bytes("/v1/backup")?, &mut file)?),
         Source::Log(log, _) => {

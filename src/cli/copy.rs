@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::data_dir::open_log;
 use crate::log::{Appended, EventLog, JetStreamLog, RedbLog};
 
 /// Records under way at once.
@@ -41,7 +42,7 @@ impl Log {
         } else if must_exist {
             Self::Directory(open_existing(Path::new(place), config)?)
         } else {
-            Self::Directory(RedbLog::open(Path::new(place), config.into(), Clock::system())?)
+            Self::Directory(open_log(config, Path::new(place), Clock::system())?)
         })
     }
 

@@ -114,7 +114,7 @@ async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, out
          Ctrl-C ends the demo and removes its data.",
         sample_run()
     ));
-    until_stopped(server).await
+    until_stopped(server, runtime).await
 }
 
 /// A small run a reader can paste.

@@ -13,6 +13,7 @@ use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::state::State;
+use crate::data_dir::open_log;
 use crate::embed;
 use crate::log::{EventLog, OpenError, RedbLog};
 use crate::templates;
@@ -96,17 +97,17 @@ async fn check_log(directory: &Path, config: &Config) -> Finding {
     if !RedbLog::exists(directory) {
         return Finding::Note("no log yet".to_owned());
     }
-    let log = match RedbLog::open(directory, config.into(), Clock::system()) {
+    let log = match open_log(config, directory, Clock::system()) {
         Ok(log) => log,
         Err(OpenError::InUse { .. }) => return Finding::Good("in use by a running server".to_owned()),
-        Err(error) => return Finding::Bad(format!("{error}; restore a copy, or move it away to start empty")),
+        Err(error) => return Finding::Bad(format!("{:#}", anyhow::Error::from(error))),
     };
     let mut state = State::default();
     loop {
         match log.read(state.applied(), 4_096).await {
             Ok(records) if records.is_empty() => break,
             Ok(records) => records.iter().for_each(|record| drop(state.apply(record))),
-            Err(error) => return Finding::Bad(format!("{error}; `pml log verify` says more")),
+            Err(error) => return Finding::Bad(format!("{:#}; `pml log verify` says more", anyhow::Error::from(error))),
         }
     }
     Finding::Good(format!("{} records, every append was synced to disk before it was acknowledged", state.events()))

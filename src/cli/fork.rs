@@ -1,5 +1,6 @@
 //! `pml fork`: a new data directory that begins like another log and goes on under other settings.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -13,9 +14,9 @@ use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, LogForked, NewRecord};
+use crate::data_dir::CONFIG_FILE;
 use crate::history::{Moment, Rebuild};
-
-const CONFIG_FILE: &str = "pml.toml";
+use crate::private;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -69,6 +70,7 @@ fn forked(event: LogForked, clock: &Clock) -> NewRecord {
 }
 
 fn write_synced(path: &Path, text: &str) -> std::io::Result<()> {
-    std::fs::write(path, text)?;
-    std::fs::File::open(path)?.sync_all()
+    let mut file = private::create_file(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }

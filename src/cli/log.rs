@@ -1,16 +1,19 @@
 //! `pml log`: the records themselves.
 
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::output::{Output, print_line};
-use super::source::{Source, parse_record};
+use super::source::{Source, open_existing, parse_record};
 use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::event::{Event, Kind, Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::Moment;
+use crate::log::{Foreign, OpenError};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -22,7 +25,7 @@ pub(super) enum Command {
     Copy(super::copy::Arguments),
     /// Write the records as Parquet files, by day; a second run adds what is new
     Export(super::archive::Arguments),
-    /// Read every record, check the order, fold everything and print the digest
+    /// Read everything, check it against its checksums, check the order, fold the records and print the digest
     Verify(VerifyArguments),
 }
 
@@ -137,10 +140,24 @@ fn summary(event: &Event) -> String {
 }
 
 async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) -> Outcome {
-    let source = Source::open(&arguments.location, config).await?;
+    let (source, mut problems) = match &arguments.location.data {
+        Some(directory) => {
+            let log = match open_existing(directory, config) {
+                Ok(log) => Arc::new(log),
+                // Too damaged to be opened: that is the report.
+                Err(error) if error.downcast_ref().is_some_and(|error| matches!(error, OpenError::Damaged { .. })) => {
+                    return Ok(report(&State::default(), &[words(&error)], &Foreign::default(), output));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let problems = log.verify().await?;
+            (Source::Log(log, Source::snapshots_of(directory, config)?), problems)
+        }
+        None => (Source::open(&arguments.location, config).await?, Vec::new()),
+    };
     let bar = output.progress("verifying", source.tail()?.0);
     let mut state = State::default();
-    let mut problems = Vec::new();
+    let damaged = !problems.is_empty();
     let reading = source.visit(Seq::ZERO, |record| {
         if record.seq <= state.applied() {
             problems.push(format!("record {} stands after record {}", record.seq, state.applied()));
@@ -152,8 +169,10 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
         bar.inc(1);
         Ok(true)
     });
-    if let Err(error) = reading.await {
-        problems.push(error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": "));
+    if let Err(error) = reading.await
+        && !damaged
+    {
+        problems.push(words(&error));
     }
     bar.finish_and_clear();
     if let Source::Server(remote) = &source {
@@ -163,9 +182,18 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
             problems.push(format!("the server's state at {} differs from a fold of its log", state.applied()));
         }
     }
+    Ok(report(&state, &problems, &source.foreign(), output))
+}
+
+/// An error with what caused it.
+fn words(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Tells what was found; answers the exit code.
+fn report(state: &State, problems: &[String], foreign: &Foreign, output: &Output) -> u8 {
     let digest = state.digest().to_string();
-    // Somebody else's messages are no damage: every reader skips the same ones.
-    let foreign = source.foreign();
+    // Foreign messages are no damage: every reader skips the same ones.
     output.json(&json!({
         "records": state.events(),
         "last_seq": state.applied().0,
@@ -176,9 +204,9 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
     for shown in &foreign.shown {
         output.say(format!("skipped: {shown}"));
     }
-    for problem in &problems {
+    for problem in problems {
         output.say(format!("damaged: {problem}"));
     }
     output.say(format!("{} records up to {}, digest {digest}", state.events(), state.applied()));
-    Ok(if problems.is_empty() { 0 } else { 5 })
+    if problems.is_empty() { 0 } else { 5 }
 }

@@ -2,6 +2,8 @@
 
 use super::remote::Unreachable;
 use crate::config::ConfigError;
+use crate::core::event::codec::Corrupt;
+use crate::log::Damage;
 
 /// A failure with the exit code it deserves.
 pub(super) struct CommandError {
@@ -16,6 +18,8 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
             2
         } else if error.is::<Unreachable>() {
             4
+        } else if error.chain().any(|cause| cause.is::<Damage>() || cause.is::<Corrupt>()) {
+            5
         } else {
             1
         };

@@ -58,23 +58,24 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         output.say(format!("pml listens on http://{address} with the log in {directory} ({applied} records)"));
         output.json(&json!({"listen": address.to_string(), "data_dir": config.data_dir, "records": applied.0}));
     }
-    until_stopped(server).await?;
+    let ended = until_stopped(server, &runtime).await;
     output.say("stopping");
     runtime.stop().await;
-    Ok(0)
+    ended.map(|()| 0)
 }
 
-/// Serves until Ctrl-C or SIGTERM, then answers what is under way and ends.
-pub(super) async fn until_stopped(server: actix_web::dev::Server) -> Result<(), CommandError> {
+/// Serves until Ctrl-C or SIGTERM, or until the log is found damaged; then answers what is under way and ends.
+pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runtime) -> Result<(), CommandError> {
     let handle = server.handle();
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let serving = actix_rt::spawn(server);
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-        _ = terminate.recv() => {}
-    }
+    let damage = tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| None)?,
+        _ = terminate.recv() => None,
+        damage = runtime.damaged() => Some(damage),
+    };
     // Event streams never end by themselves; they are cut after the server's own timeout.
     handle.stop(true).await;
     serving.await??;
-    Ok(())
+    damage.map_or(Ok(()), |damage| Err(damage.into()))
 }

@@ -11,6 +11,7 @@ use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::data_dir::open_log;
 use crate::history::{Archive, Moment};
 use crate::log::{Foreign, JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
@@ -36,8 +37,12 @@ impl Source {
     }
 
     pub(super) fn of_directory(directory: &Path, config: &Config) -> anyhow::Result<Self> {
-        let store = Store::configured(&Config { data_dir: directory.to_owned(), ..config.clone() })?;
-        Ok(Self::Log(Arc::new(open_existing(directory, config)?), store))
+        Ok(Self::Log(Arc::new(open_existing(directory, config)?), Self::snapshots_of(directory, config)?))
+    }
+
+    /// Where the snapshots of the log in `directory` are.
+    pub(super) fn snapshots_of(directory: &Path, config: &Config) -> anyhow::Result<Store> {
+        Ok(Store::configured(&Config { data_dir: directory.to_owned(), ..config.clone() })?)
     }
 
     pub(super) fn tail(&self) -> anyhow::Result<Seq> {
@@ -136,7 +141,7 @@ impl Source {
 /// A log that must be there already.
 pub(super) fn open_existing(directory: &Path, config: &Config) -> anyhow::Result<RedbLog> {
     anyhow::ensure!(RedbLog::exists(directory), "{} holds no pml log", directory.display());
-    Ok(RedbLog::open(directory, config.into(), Clock::system())?)
+    Ok(open_log(config, directory, Clock::system())?)
 }
 
 /// Connects to NATS, and makes the streams of the workspace if they are missing.

@@ -22,6 +22,7 @@ use super::rows::{BatchBuilder, ContentHash, RECORD_COLUMNS, records};
 use crate::core::event::Record;
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
+use crate::private;
 
 /// Rows of one file, at most.
 const FILE_ROWS_MAX: u64 = 1 << 18;
@@ -259,9 +260,9 @@ struct OpenFile {
 impl ArchiveWriter {
     /// Opens an archive to append to it, or creates it. A second writer of the directory is refused.
     pub fn open(directory: &Path) -> Result<Self, ArchiveError> {
-        fs::create_dir_all(directory).map_err(io(directory))?;
+        private::create_directory(directory).map_err(io(directory))?;
         let lock = directory.join(LOCK);
-        let lock_file = File::create(&lock).map_err(io(&lock))?;
+        let lock_file = private::create_file(&lock).map_err(io(&lock))?;
         match lock_file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(ArchiveError::Busy(directory.to_owned())),
@@ -292,7 +293,7 @@ impl ArchiveWriter {
         if self.open.is_none() {
             let path = self.directory.join(PART);
             // Overwrites the part that a killed run left.
-            let file = File::create(&path).map_err(io(&path))?;
+            let file = private::create_file(&path).map_err(io(&path))?;
             let writer = ArrowWriter::try_new(file, schema(), Some(properties())).map_err(parquet(&path))?;
             let last = (record.seq, record.fact.id);
             self.open = Some(OpenFile { writer, rows: BatchBuilder::new(), day: today, first: record.seq, last, len: 0 });
@@ -323,7 +324,7 @@ impl ArchiveWriter {
         file.sync_all().map_err(io(&part))?;
         let bytes = file.metadata().map_err(io(&part))?.len();
         let folder = self.directory.join(format!("day={}", open.day));
-        fs::create_dir_all(&folder).map_err(io(&folder))?;
+        private::create_directory(&folder).map_err(io(&folder))?;
         let target = folder.join(format!("events-{:020}-{:020}.parquet", open.first.0, open.last.0.0));
         fs::rename(&part, &target).map_err(io(&target))?;
         for directory in [&folder, &self.directory] {

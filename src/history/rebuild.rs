@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::Seq;
 use crate::core::state::State;
+use crate::data_dir::open_log;
 use crate::log::{AppendError, EventLog, OpenError, ReadError, RedbLog};
 
 /// Records per append.
@@ -42,7 +43,7 @@ impl Rebuild {
     /// Starts to build the data directory `target`, which must be empty or missing.
     pub fn begin(target: &Path, config: &Config, clock: Clock) -> Result<Self, RebuildError> {
         let staging = Staging::new(target)?;
-        let log = RedbLog::open(staging.path(), config.into(), clock)?;
+        let log = open_log(config, staging.path(), clock)?;
         Ok(Self { log, staging, state: State::default(), waiting: Vec::new() })
     }
 

@@ -4,6 +4,8 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use crate::private;
+
 const LOCK: &str = ".lock";
 
 /// Why a directory cannot be built.
@@ -42,9 +44,9 @@ impl Staging {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent = target.parent().unwrap_or(&target);
         let path = parent.join(format!(".{name}.part"));
-        fs::create_dir_all(&path).map_err(io(&path))?;
+        private::create_directory(&path).map_err(io(&path))?;
         let lock_path = path.join(LOCK);
-        let lock = File::create(&lock_path).map_err(io(&lock_path))?;
+        let lock = private::create_file(&lock_path).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StagingError::Busy(target)),

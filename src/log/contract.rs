@@ -238,7 +238,7 @@ pub async fn a_caller_that_reads_back_writes_every_fact_once_and_in_order(log: S
                     let unwritten = found.into_iter().map(|seq| seq.expect("the log answers").is_none());
                     missing = missing.into_iter().zip(unwritten).filter(|(_, unwritten)| *unwritten).map(|(f, _)| f).collect();
                 }
-                Err(error @ (AppendError::Closed | AppendError::Full { .. })) => panic!("{error}"),
+                Err(error @ (AppendError::Closed | AppendError::Full { .. } | AppendError::Damaged(_))) => panic!("{error}"),
             }
         }
     }

@@ -3,9 +3,32 @@
 use std::path::PathBuf;
 
 use crate::core::event::codec::Corrupt;
-use crate::core::id::Seq;
+use crate::core::id::{RecordId, Seq};
 
 pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Stored bytes that are not the ones that were written. Trying again does not help: the process ends, and a person decides.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    #[error("the block of records that ends at position {last} does not match its checksum")]
+    Block { last: Seq },
+    #[error("records between the positions {after} and {before} are missing")]
+    Gap { after: Seq, before: Seq },
+    #[error(
+        "the log ends at position {last}, but more was stored: {blocks} blocks of records, of which {found} can be reached"
+    )]
+    Tail { last: Seq, blocks: u64, found: u64 },
+    #[error("the log ends at position {last}, but records up to {acknowledged} had been acknowledged")]
+    Lost { last: Seq, acknowledged: Seq },
+    #[error("the index of record ids does not match its checksum, near the id {near}")]
+    Ids { near: RecordId },
+    #[error("dead letter {number} does not match its checksum")]
+    Letter { number: u64 },
+    #[error("{stored} dead letters were stored, of which {found} can be reached")]
+    Letters { stored: u64, found: u64 },
+    #[error("the structure of the file is damaged: {problem}")]
+    File { problem: String },
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
@@ -21,6 +44,9 @@ pub enum AppendError {
     /// Nothing was written: there is no room left. What is there can still be read.
     #[error("{place} is full: {detail}")]
     Full { place: String, detail: String },
+    /// Nothing was written, and nothing will be: the log is damaged.
+    #[error("the append did not happen: the log is damaged")]
+    Damaged(#[source] Damage),
     /// It may have been written. Read back before trying again.
     #[error("the append may or may not have happened")]
     Indeterminate(#[source] Source),
@@ -36,6 +62,15 @@ pub enum ReadError {
         #[source]
         source: Corrupt,
     },
+    #[error("the log is damaged")]
+    Damaged(#[from] Damage),
+}
+
+impl ReadError {
+    /// Whether stored bytes are not what was written, so that reading again gives the same.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Damaged(_))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +83,16 @@ pub enum OpenError {
         #[source]
         source: Source,
     },
+    #[error("{path} is damaged; `pml log verify` lists what is; restore a backup with `pml restore` into a new data directory")]
+    Damaged {
+        path: PathBuf,
+        #[source]
+        source: Damage,
+    },
+    #[error(
+        "{path} is missing or empty, but there are snapshots of a log in {snapshots}; put the log back or restore a backup with `pml restore`; to begin an empty log, move the snapshots away"
+    )]
+    Vanished { path: PathBuf, snapshots: PathBuf },
     #[error("{path} was written by a newer pml (format {found}, this one reads {known})")]
     NewerFormat { path: PathBuf, found: u64, known: u64 },
 }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::{AppendError, Appended, EventLog, Foreign, ReadError, SharedLog};
+use super::{AppendError, Appended, Condition, EventLog, Foreign, ReadError, SharedLog};
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 
@@ -96,5 +96,9 @@ impl EventLog for FaultyLog {
 
     fn foreign(&self) -> Foreign {
         self.inner.foreign()
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 }

@@ -70,6 +70,12 @@ impl Recent {
         drop(window);
     }
 
+    /// Forgets everything: what comes next need not follow it.
+    pub(super) fn clear(&self) {
+        let forgotten = std::mem::take(&mut *self.window.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(forgotten);
+    }
+
     /// The records after `after`, or `None` if the window does not reach back that far.
     pub(super) fn read(&self, after: Seq, limit: usize) -> Option<Vec<Record>> {
         let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);

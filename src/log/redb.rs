@@ -1,10 +1,9 @@
 //! The embedded log: one redb file, one writer thread, group commit.
 //!
 //! # Layout
-//! `events`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `id_runs`: record id -> seq, the
-//! dedupe index, in sorted runs (`ids`). `dead`: refused
-//! events (see `dead`). `meta`: the format of the file, and the last number given to a dead letter. All tables change in the same
-//! transaction.
+//! `blocks`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `id_index`: record id -> seq, the
+//! dedupe index, in sorted runs (`ids`). `letters`: refused events (see `dead`). `meta`: the `format` of the file, and the last number
+//! given to a dead letter. All tables change in the same transaction.
 //!
 //! # Writing
 //! Callers put their facts into a bounded queue and wait. The writer takes what is waiting, up to a limit, writes it as one durable
@@ -14,39 +13,55 @@
 //! # Reading
 //! Readers see the last committed transaction and never meet the writer. Those who follow the tail are served from the last records
 //! in memory (`recent`), so a live system decodes nothing it has just encoded.
+//!
+//! # What goes wrong
+//! Every value carries a `checksum`, compared whenever it is read; the blocks and the runs also say where their neighbours are, so that
+//! none can get lost. Damage is told as [`Damage`] and never repaired. After an I/O error the writer reopens the `file` until it works
+//! again (`recovery`). While the file system has little `space`, events from outside are refused.
 
 mod block;
+mod checksum;
+mod error;
+#[cfg(feature = "testing")]
+mod faults;
+mod file;
+mod format;
 mod ids;
+mod recovery;
+mod space;
+mod verify;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::recent::Recent;
-use super::{AppendError, Appended, EventLog, OpenError, ReadError};
+use super::{AppendError, Appended, Condition, Damage, EventLog, OpenError, ReadError};
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::log::{DeadLetter, DeadLetters, NewDeadLetter};
+use crate::private;
+use block::Outgoing;
 pub use block::scan;
+use checksum::Of;
+use error::StoreError;
+#[cfg(feature = "testing")]
+pub use faults::Faults;
+use file::{LogFile, Opener};
 use ids::RUNS;
+use space::Space;
 use writer::{Encoded, Job, Writer};
 
-pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
-pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("blocks");
+pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("letters");
 
-const FORMAT_KEY: &str = "format";
 const DEAD_LAST_KEY: &str = "dead_last";
-const FORMAT: u64 = 2;
-/// Format 1 had an entry of the tree for every id.
-const FORMAT_1_IDS: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
 /// Page cache; the default of a gigabyte is more than the whole program should use.
 const CACHE_BYTES: usize = 64 << 20;
 
@@ -58,26 +73,26 @@ pub struct RedbOptions {
     pub queue_appends_max: usize,
     /// Dead letters kept; the oldest go first.
     pub dead_letters_max: usize,
-}
-
-impl From<&Config> for RedbOptions {
-    fn from(config: &Config) -> Self {
-        Self {
-            group_records_max: config.log.group_records_max,
-            queue_appends_max: config.log.queue_appends_max,
-            dead_letters_max: config.dead.letters_max,
-        }
-    }
+    /// With fewer bytes left on the file system the log says that it is low; zero: never.
+    pub free_bytes_min: u64,
 }
 
 pub struct RedbLog {
-    database: Arc<Database>,
+    file: Arc<LogFile>,
+    space: Space,
     jobs: mpsc::Sender<Job>,
     clock: Clock,
     tail: watch::Receiver<Seq>,
+    failing: watch::Receiver<Option<String>>,
     recent: Arc<Recent>,
     /// Joined on drop, so that the file is released when the log is gone.
     writer: Option<std::thread::JoinHandle<()>>,
+}
+
+fn builder() -> Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
 }
 
 impl RedbLog {
@@ -86,25 +101,40 @@ impl RedbLog {
 
     /// Opens or creates the log in `directory`.
     pub fn open(directory: &Path, options: RedbOptions, clock: Clock) -> Result<Self, OpenError> {
+        Self::open_by(directory, options, clock, Box::new(|path| builder().create(path)))
+    }
+
+    /// The same on a disk that fails when it is told to.
+    #[cfg(feature = "testing")]
+    pub fn open_on(directory: &Path, options: RedbOptions, clock: Clock, faults: Faults) -> Result<Self, OpenError> {
+        Self::open_by(directory, options, clock, Box::new(move |path| faults.open(&builder(), path)))
+    }
+
+    fn open_by(directory: &Path, options: RedbOptions, clock: Clock, open: Opener) -> Result<Self, OpenError> {
         let path = directory.join(Self::FILE_NAME);
-        let storage = |source: Box<dyn std::error::Error + Send + Sync>| OpenError::Storage { path: path.clone(), source };
-        std::fs::create_dir_all(directory).map_err(|error| storage(error.into()))?;
-        let database = match Database::builder().set_cache_size(CACHE_BYTES).create(&path) {
-            Ok(database) => database,
-            Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::InUse { path }),
-            Err(error) => return Err(storage(error.into())),
-        };
-        let last = prepare(&database, &path)?;
+        let storage = |error: std::io::Error| OpenError::Storage { path: path.clone(), source: error.into() };
+        private::create_directory(directory).map_err(storage)?;
+        private::create_file_if_missing(&path).map_err(storage)?;
+        let (file, last) = LogFile::open(path.clone(), open)?;
+        let file = Arc::new(file);
         let (tail, tail_receiver) = watch::channel(last);
+        let (failing, failing_receiver) = watch::channel(None);
         let (jobs, queue) = mpsc::channel(options.queue_appends_max);
-        let database = Arc::new(database);
         let recent = Arc::new(Recent::default());
-        let writer = Writer::new(Arc::clone(&database), path.clone(), options, clock.clone(), last, tail, Arc::clone(&recent));
-        let writer = std::thread::Builder::new()
-            .name("pml-log".to_owned())
-            .spawn(move || writer.run(queue))
-            .map_err(|error| storage(error.into()))?;
-        Ok(Self { database, jobs, clock, tail: tail_receiver, recent, writer: Some(writer) })
+        let space = Space::new(directory.to_owned(), options.free_bytes_min);
+        let writer = Writer {
+            file: Arc::clone(&file),
+            options,
+            clock: clock.clone(),
+            last,
+            tail,
+            recent: Arc::clone(&recent),
+            failing,
+            outgoing: Outgoing::default(),
+        };
+        let writer =
+            std::thread::Builder::new().name("pml-log".to_owned()).spawn(move || writer.run(queue)).map_err(storage)?;
+        Ok(Self { file, space, jobs, clock, tail: tail_receiver, failing: failing_receiver, recent, writer: Some(writer) })
     }
 
     /// Whether `directory` holds a log.
@@ -119,6 +149,11 @@ impl RedbLog {
         self.submit(|reply| Job::Append { facts, reply })
     }
 
+    /// Reads all that the file holds, records, ids and dead letters, and answers what is wrong with it, in words.
+    pub fn verify(&self) -> BoxFuture<'static, Result<Vec<String>, ReadError>> {
+        self.query(|database| Ok(verify::problems(database)?))
+    }
+
     fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce(oneshot::Sender<Result<T, AppendError>>) -> Job,
@@ -131,14 +166,27 @@ impl RedbLog {
         }
     }
 
-    /// Runs a read on a thread that may block.
+    /// Runs a read on a thread that may block. If the storage fails, the writer is told: it reopens the file.
     fn query<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, ReadError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ReadError>> {
-        let database = Arc::clone(&self.database);
+        let file = Arc::clone(&self.file);
+        // Weak: a read under way must not keep the writer from ending.
+        let jobs = self.jobs.downgrade();
+        let work = move || {
+            let opened = file.opened();
+            let generation = file.generation();
+            let database = opened.database()?;
+            let outcome = error::guarded(|| read(database));
+            if let (Err(ReadError::Storage(error)), Some(jobs)) = (&outcome, jobs.upgrade()) {
+                // A full queue holds appends, which meet the same error.
+                drop(jobs.try_send(Job::Reopen { generation, error: error.to_string() }));
+            }
+            outcome
+        };
         async move {
-            let done = tokio::task::spawn_blocking(move || read(&database)).await;
+            let done = tokio::task::spawn_blocking(work).await;
             done.unwrap_or_else(|panicked| Err(ReadError::Storage(panicked.into())))
         }
         .boxed()
@@ -157,44 +205,6 @@ impl Drop for RedbLog {
     }
 }
 
-fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
-    let storage = |error: redb::Error| OpenError::Storage { path: PathBuf::from(path), source: error.into() };
-    let work = || -> Result<(u64, Seq), redb::Error> {
-        let transaction = database.begin_write()?;
-        let (format, last) = {
-            let mut meta = transaction.open_table(META)?;
-            let found = meta.get(FORMAT_KEY)?.map(|format| format.value());
-            if let Some(newer) = found.filter(|&found| found > FORMAT) {
-                // Its tables may be of other types; dropping the transaction leaves them alone.
-                return Ok((newer, Seq::ZERO));
-            }
-            let mut runs = transaction.open_table(RUNS)?;
-            if found == Some(1) {
-                let old = transaction.open_table(FORMAT_1_IDS)?;
-                let entries = old.iter()?.map(|entry| entry.map(|(id, seq)| (id.value(), Seq(seq.value()))));
-                ids::add(&mut runs, entries.collect::<Result<Vec<_>, _>>()?.into_iter())?;
-                drop(old);
-                transaction.delete_table(FORMAT_1_IDS)?;
-            }
-            meta.insert(FORMAT_KEY, FORMAT)?;
-            transaction.open_table(DEAD)?;
-            let last = transaction.open_table(EVENTS)?.last()?.map_or(0, |(seq, _)| seq.value());
-            (found.unwrap_or(FORMAT), Seq(last))
-        };
-        transaction.commit()?;
-        Ok((format, last))
-    };
-    let (found, last) = work().map_err(storage)?;
-    if found > FORMAT {
-        return Err(OpenError::NewerFormat { path: PathBuf::from(path), found, known: FORMAT });
-    }
-    Ok(last)
-}
-
-fn storage(error: impl Into<redb::Error>) -> ReadError {
-    ReadError::Storage(error.into().into())
-}
-
 impl EventLog for RedbLog {
     fn append(&self, facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
         let now = self.clock.now();
@@ -206,25 +216,40 @@ impl EventLog for RedbLog {
         if let Some(records) = self.recent.read(after, limit) {
             return ready(Ok(records)).boxed();
         }
+        let tail = *self.tail.borrow();
         self.query(move |database| {
             let mut records = Vec::new();
             block::scan(database, after, limit, |seq, bytes| {
                 records.push(stored::decode(seq, bytes).map_err(|source| ReadError::Corrupt { seq, source })?);
                 Ok(())
             })?;
+            let last = records.last().map_or(after, |record| record.seq);
+            if records.len() < limit && last < tail {
+                return Err(ReadError::Damaged(Damage::Gap { after: last, before: tail.next() }));
+            }
             Ok(records)
         })
     }
 
     fn find(&self, id: RecordId) -> BoxFuture<'static, Result<Option<Seq>, ReadError>> {
         self.query(move |database| {
-            let runs = database.begin_read().map_err(storage)?.open_table(RUNS).map_err(storage)?;
-            ids::find(&runs, id).map_err(storage)
+            let find = || -> Result<_, StoreError> { ids::find(&database.begin_read()?.open_table(RUNS)?, id) };
+            Ok(find()?)
         })
     }
 
     fn tail(&self) -> watch::Receiver<Seq> {
         self.tail.clone()
+    }
+
+    fn condition(&self) -> Condition {
+        if let Some(error) = &*self.failing.borrow() {
+            return Condition::Failing { error: error.clone() };
+        }
+        match self.space.shortage() {
+            Some(free_bytes) => Condition::Low { free_bytes, free_bytes_min: self.space.free_bytes_min },
+            None => Condition::Good,
+        }
     }
 }
 
@@ -235,12 +260,14 @@ impl DeadLetters for RedbLog {
 
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
         self.query(move |database| {
-            let dead = database.begin_read().map_err(storage)?.open_table(DEAD).map_err(storage)?;
-            let mut letters = Vec::new();
-            for entry in dead.range(after.saturating_add(1)..).map_err(storage)?.take(limit) {
-                let (number, bytes) = entry.map_err(storage)?;
-                letters
-                    .push(DeadLetter::decode(number.value(), bytes.value()).map_err(|error| ReadError::Storage(error.into()))?);
+            let open = || -> Result<_, StoreError> { Ok(database.begin_read()?.open_table(DEAD)?) };
+            let (dead, mut letters) = (open()?, Vec::new());
+            for entry in dead.range(after.saturating_add(1)..).map_err(StoreError::from)?.take(limit) {
+                let (number, bytes) = entry.map_err(StoreError::from)?;
+                letters.push(letter(number.value(), bytes.value())?);
+            }
+            if after == 0 && letters.len() < limit {
+                check_letters(&dead, letters.len() as u64)?;
             }
             Ok(letters)
         })
@@ -251,31 +278,14 @@ impl DeadLetters for RedbLog {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether `found` are all the letters there are, as far as the tree has counted them.
+fn check_letters(dead: &impl ReadableTableMetadata, found: u64) -> Result<(), StoreError> {
+    let stored = dead.len()?;
+    if found == stored { Ok(()) } else { Err(Damage::Letters { stored, found }.into()) }
+}
 
-    #[tokio::test]
-    async fn ids_of_a_file_of_format_1_are_known() {
-        let directory = tempfile::TempDir::new().unwrap();
-        let id = |number: u128| RecordId::from_bits(number * 3);
-        {
-            let database = Database::create(directory.path().join(RedbLog::FILE_NAME)).unwrap();
-            let transaction = database.begin_write().unwrap();
-            transaction.open_table(META).unwrap().insert(FORMAT_KEY, 1).unwrap();
-            let mut ids = transaction.open_table(FORMAT_1_IDS).unwrap();
-            for number in 1..=1_000 {
-                ids.insert(id(number).to_bits(), u64::try_from(number).unwrap()).unwrap();
-            }
-            drop(ids);
-            transaction.commit().unwrap();
-        }
-        let options = RedbOptions { group_records_max: 10, queue_appends_max: 10, dead_letters_max: 10 };
-        for _ in 0..2 {
-            let log = RedbLog::open(directory.path(), options.clone(), Clock::system()).unwrap();
-            assert_eq!(log.find(id(1)).await.unwrap(), Some(Seq(1)));
-            assert_eq!(log.find(id(1_000)).await.unwrap(), Some(Seq(1_000)));
-            assert_eq!(log.find(RecordId::from_bits(4)).await.unwrap(), None);
-        }
-    }
+fn letter(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
+    let damaged = Damage::Letter { number };
+    let stored = Of::Letter.open(number, bytes).ok_or_else(|| damaged.clone())?;
+    DeadLetter::decode(number, stored).map_err(|_| damaged)
 }

@@ -28,6 +28,7 @@ use super::manifest::FILE_NAME as MANIFEST;
 use super::take::joined;
 use crate::config::Config;
 use crate::core::id::Seq;
+use crate::private;
 
 /// Digits of the position in the name of a snapshot, so that names sort like positions.
 const SEQ_DIGITS: usize = 20;
@@ -59,10 +60,18 @@ fn seq_of(name: &str) -> Option<Seq> {
 }
 
 impl Store {
+    /// Name of the directory of snapshots in the data directory.
+    pub const DIRECTORY: &str = "snapshots";
+
+    /// Whether an entry of a directory of snapshots is one, by its name.
+    pub(crate) fn is_snapshot(name: &std::ffi::OsStr) -> bool {
+        name.to_str().and_then(seq_of).is_some()
+    }
+
     /// The configured store; by default `snapshots` in the data directory.
     pub fn configured(config: &Config) -> Result<Self, SnapshotError> {
         match config.snapshots.url.as_str() {
-            "" => Ok(Self::Directory(config.data_dir.join("snapshots"))),
+            "" => Ok(Self::Directory(config.data_dir.join(Self::DIRECTORY))),
             url => Self::at(url, config),
         }
     }
@@ -214,10 +223,10 @@ fn clear_unfinished(root: &Path) -> std::io::Result<()> {
 }
 
 fn write_directory(root: &Path, seq: Seq, files: impl Iterator<Item = (String, Bytes)>) -> std::io::Result<()> {
-    std::fs::create_dir_all(root)?;
+    private::create_directory(root)?;
     clear_unfinished(root)?;
     let unfinished = root.join(format!("{UNFINISHED}{}", name(seq)));
-    std::fs::create_dir(&unfinished)?;
+    private::create_directory(&unfinished)?;
     if write_files(&unfinished, files)?.as_deref() != Some(MANIFEST) {
         return Err(Error::other("the snapshot was not taken to its end"));
     }
@@ -235,7 +244,7 @@ fn write_files(directory: &Path, files: impl Iterator<Item = (String, Bytes)>) -
     std::thread::scope(|scope| {
         let (mut syncing, mut last) = (Vec::new(), None);
         for (name, content) in files {
-            let mut file = File::create(directory.join(&name))?;
+            let mut file = private::create_file(&directory.join(&name))?;
             file.write_all(&content)?;
             syncing.push(scope.spawn(move || file.sync_all()));
             last = Some(name);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use pml::publisher::Verdict;
 use pml::clock::Clock;
 use pml::core::event::{Event, TraceCompleted};
 use pml::core::time::Timestamp;
 use pml::core::trace::UNFINISHED;
+use pml::publisher::Verdict;
 use serde_json::json;
 
 use crate::embedded::Embedded;

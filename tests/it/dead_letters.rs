@@ -4,7 +4,7 @@ use pml::log::{RedbLog, RedbOptions};
 use tempfile::TempDir;
 
 fn open(home: &TempDir, dead_letters_max: usize) -> RedbLog {
-    let options = RedbOptions { group_records_max: 100, queue_appends_max: 100, dead_letters_max };
+    let options = RedbOptions { dead_letters_max, ..crate::log_contract::options() };
     RedbLog::open(home.path(), options, Clock::system()).expect("the directory is ours")
 }
 

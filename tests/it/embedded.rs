@@ -68,8 +68,10 @@ impl Embedded {
             match self.runtime.publisher.publish(facts.to_vec()).await {
                 Ok(verdicts) => return (verdicts, unknown),
                 Err(PublishError::Unknown) => unknown += 1,
-                Err(error @ (PublishError::Closed | PublishError::Unleased | PublishError::Full(_))) => panic!("{error}"),
-                Err(PublishError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(error @ (PublishError::Closed | PublishError::Unleased)) => panic!("{error}"),
+                Err(PublishError::Busy | PublishError::Failing | PublishError::Full(_)) => {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
             }
         }
     }

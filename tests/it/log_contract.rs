@@ -6,8 +6,11 @@ use pml::log::{MemoryLog, RedbLog, RedbOptions, SharedLog, contract};
 use tempfile::TempDir;
 
 pub(crate) fn redb(directory: &Path) -> RedbLog {
-    let options = RedbOptions { group_records_max: 100, queue_appends_max: 1_000, dead_letters_max: 5 };
-    RedbLog::open(directory, options, Clock::system()).expect("the directory is ours")
+    RedbLog::open(directory, options(), Clock::system()).expect("the directory is ours")
+}
+
+pub(crate) fn options() -> RedbOptions {
+    RedbOptions { group_records_max: 100, queue_appends_max: 1_000, dead_letters_max: 5, free_bytes_min: 0 }
 }
 
 /// One test per promise. The directory lives as long as the test.
@@ -79,8 +82,7 @@ mod redb_log {
     fn a_log_in_use_cannot_be_opened_again() {
         let home = TempDir::new().unwrap();
         let _held = redb(home.path());
-        let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1 };
-        assert!(matches!(RedbLog::open(home.path(), options, Clock::system()), Err(OpenError::InUse { .. })));
+        assert!(matches!(RedbLog::open(home.path(), options(), Clock::system()), Err(OpenError::InUse { .. })));
     }
 
     #[test]
@@ -91,13 +93,12 @@ mod redb_log {
         let transaction_of = |database: &redb::Database| database.begin_write().unwrap();
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
         let transaction = transaction_of(&database);
-        transaction.open_table(META).unwrap().insert("format", 3).unwrap();
+        transaction.open_table(META).unwrap().insert("format", 4).unwrap();
         transaction.open_table(EVENTS).unwrap().insert("a", "b").unwrap();
         transaction.commit().unwrap();
         drop(database);
-        let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1 };
-        let refused = RedbLog::open(home.path(), options, Clock::system()).err();
-        assert!(matches!(refused, Some(OpenError::NewerFormat { found: 3, known: 2, .. })), "{refused:?}");
+        let refused = RedbLog::open(home.path(), options(), Clock::system()).err();
+        assert!(matches!(refused, Some(OpenError::NewerFormat { found: 4, known: 3, .. })), "{refused:?}");
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
         assert_eq!(transaction_of(&database).list_tables().unwrap().count(), 2);
     }
@@ -105,7 +106,7 @@ mod redb_log {
     #[tokio::test]
     async fn an_append_refused_as_busy_is_not_written_and_all_others_are() {
         let home = TempDir::new().unwrap();
-        let options = RedbOptions { group_records_max: 1, queue_appends_max: 2, dead_letters_max: 1 };
+        let options = RedbOptions { group_records_max: 1, queue_appends_max: 2, ..options() };
         let log = RedbLog::open(home.path(), options, Clock::system()).unwrap();
         let calls: Vec<_> = (0..500).map(|number| (number, log.append(vec![contract::fact(number)]))).collect();
         let mut refused = 0;

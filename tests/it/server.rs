@@ -23,6 +23,18 @@ pub(crate) fn pml() -> Command {
     command
 }
 
+/// The same with an open umask, and with errors instead of a deadly signal when a file reaches the limit of its size.
+pub(crate) fn careless() -> Command {
+    let plain = pml();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 0; trap '' XFSZ; exec \"$0\" \"$@\""]).arg(plain.get_program());
+    for (name, value) in plain.get_envs() {
+        assert!(value.is_none(), "variables are only removed");
+        command.env_remove(name);
+    }
+    command
+}
+
 /// Asks again until there is an answer.
 #[expect(clippy::disallowed_methods, reason = "another process is waited for, and its clock is the wall's")]
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
@@ -70,6 +82,7 @@ impl Answer {
 
 pub(crate) struct Server {
     home: TempDir,
+    program: fn() -> Command,
     arguments: Vec<String>,
     settings: Vec<(String, String)>,
     process: Process,
@@ -92,19 +105,33 @@ impl Server {
         Self::serving(&[], settings)
     }
 
+    /// With the program called in this way.
+    pub(crate) fn launched(program: fn() -> Command, settings: &[(&str, &str)]) -> Self {
+        Self::build(program, &[], settings)
+    }
+
     /// With arguments of `pml serve` such as `["--roles", "trace"]`, and with settings.
     pub(crate) fn serving(arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        Self::build(pml, arguments, settings)
+    }
+
+    fn build(program: fn() -> Command, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let quick = [("TRACE__SETTLE_MS", "20"), ("EXECUTION__REORDER_WAIT_MS", "200")];
         let settings = quick.iter().chain(settings).map(|(name, value)| (format!("PML__{name}"), (*value).to_owned()));
         let settings: Vec<_> = settings.collect();
         let home = TempDir::new().unwrap();
-        let process = spawn(home.path(), &arguments, &settings);
-        Self { home, arguments, settings, process }
+        let process = spawn(program, home.path(), &arguments, &settings);
+        Self { home, program, arguments, settings, process }
     }
 
     pub(crate) fn url(&self) -> &str {
         &self.process.url
+    }
+
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.process.child.id()
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -186,6 +213,16 @@ impl Server {
         self.process.child.wait().unwrap().code()
     }
 
+    /// Waits until it has ended by itself. Returns its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        eventually("the server to end", || self.process.child.try_wait().unwrap()).code()
+    }
+
+    /// What it wrote to standard error since it was started.
+    pub(crate) fn complaints(&self) -> String {
+        std::fs::read_to_string(complaints_below(self.home.path())).unwrap()
+    }
+
     /// SIGKILL: no handler runs, nothing is flushed.
     pub(crate) fn kill9(&mut self) {
         self.process.kill9();
@@ -200,7 +237,7 @@ impl Server {
     pub(crate) fn restart_with(&mut self, settings: &[(&str, &str)]) {
         self.kill9();
         self.settings.extend(settings.iter().map(|(name, value)| (format!("PML__{name}"), (*value).to_owned())));
-        self.process = spawn(self.home.path(), &self.arguments, &self.settings);
+        self.process = spawn(self.program, self.home.path(), &self.arguments, &self.settings);
     }
 }
 
@@ -217,13 +254,17 @@ impl Drop for Process {
     }
 }
 
+fn complaints_below(home: &Path) -> PathBuf {
+    home.join("stderr.txt")
+}
+
 fn data_below(home: &Path) -> PathBuf {
     home.join("data")
 }
 
-fn spawn(home: &Path, arguments: &[String], settings: &[(String, String)]) -> Process {
-    let complaints = home.join("stderr.txt");
-    let mut child = pml()
+fn spawn(program: fn() -> Command, home: &Path, arguments: &[String], settings: &[(String, String)]) -> Process {
+    let complaints = complaints_below(home);
+    let mut child = program()
         .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data"])
         .arg(data_below(home))
         .args(arguments)

@@ -84,7 +84,7 @@ impl ResponseError for ApiError {
             Self::Publish(PublishError::Full(_)) | Self::Redrive(RedriveError::Publish(PublishError::Full(_))) => {
                 StatusCode::INSUFFICIENT_STORAGE
             }
-            Self::Publish(PublishError::Unknown | PublishError::Closed | PublishError::Unleased)
+            Self::Publish(PublishError::Unknown | PublishError::Closed | PublishError::Unleased | PublishError::Failing)
             | Self::Redrive(_)
             | Self::Bus(_)
             | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,

@@ -147,7 +147,8 @@ fn resources() -> Value {
             "400": answered("Every event was refused"),
             "413": failed("Body or batch too large; nothing was taken"),
             "429": failed("Too much is waiting; see Retry-After"),
-            "503": failed("The outcome is unknown; send it again with the same ids"),
+            "503": failed("The outcome is unknown, or the log cannot be written at the moment; send it again with the same ids"),
+            "507": failed("Nothing was taken: the file system of the log is almost full (log.free_bytes_min)"),
         },
     });
     let after = parameter("after", "query", "string", "Continue after this id");

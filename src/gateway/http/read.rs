@@ -11,6 +11,7 @@ use crate::ask::catalogue::{self, GraphQuery, Page};
 use crate::ask::models::models as known_models;
 use crate::core::id::ExecutionId;
 use crate::lease::LeaseState;
+use crate::log::Condition;
 
 pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     Ok(HttpResponse::Ok().json(catalogue::tools(&gateway.views.current(), &page)?))
@@ -53,10 +54,14 @@ pub(super) async fn healthz() -> HttpResponse {
 /// The fold has caught up with the log, and events are taken if this process is one that takes them.
 pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
     let (applied, tail) = (gateway.views.current().applied(), *gateway.log.tail().borrow());
-    let accepting = gateway.publisher.is_open() || !gateway.takes_events;
+    let condition = gateway.log.condition();
+    let accepting = (gateway.publisher.is_open() && condition == Condition::Good) || !gateway.takes_events;
     // A busy fold is always a little behind; one that stands still is the trouble, and shows as a growing distance.
     let mut body =
         json!({"ready": accepting, "applied_seq": applied.0, "tail_seq": tail.0, "behind": tail.0 - applied.0.min(tail.0)});
+    if condition != Condition::Good {
+        body["reason"] = json!(format!("log: {condition}"));
+    }
     if let LeaseState::Waiting(holder) = gateway.publisher.lease() {
         body["waiting"] = json!({"for": "execution", "held_by": holder});
     }

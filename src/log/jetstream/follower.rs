@@ -32,7 +32,7 @@ pub(super) async fn run(jetstream: jetstream::Context, stream: String, known: Ar
                 tracing::error!(%seq, error = &source as &dyn std::error::Error, "the log holds a record that cannot be read");
                 return known.damaged(seq, source);
             }
-            Err(ReadError::Storage(error)) => tracing::warn!(%error, "reading the log stream was interrupted"),
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "reading the log stream was interrupted"),
             Ok(Ended::ByTheServer) => tracing::debug!("the consumer of the log stream ended"),
             Ok(Ended::Alone) => {
                 known.is_needed().await;

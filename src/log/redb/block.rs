@@ -1,18 +1,24 @@
 //! Blocks: the values of the events table. Neighbouring records share one, so that the tree has one entry where it would have dozens.
 //!
 //! ```text
-//! key: seq of the last record      value: count (u16) | length (u32) record | length (u32) record | ...
+//! key: seq of the last record
+//! value: checksum (u64) | position before (u64) | number of the block (u64) | count (u16) | length (u32) record | length (u32) record | ...
 //! ```
 //!
 //! Positions inside a block are contiguous, so the key and the count give all of them; integers are little-endian. Because the key
 //! is the last position, the blocks that hold anything after a position are exactly the range after it.
+//!
+//! The checksum covers the key and all that follows it. The position before is the last one of the block before, so that a reader
+//! notices a block that the tree no longer leads to; the number, counted from one, tells the same about the last block, because the tree
+//! knows how many there are.
 
-use redb::{Database, ReadableDatabase, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
-use super::{EVENTS, storage};
+use super::checksum::{self, Of};
+use super::{EVENTS, StoreError};
 use crate::core::event::Record;
 use crate::core::id::Seq;
-use crate::log::ReadError;
+use crate::log::{Damage, ReadError};
 
 /// Bytes of a block: enough to make the tree cheap, few enough that reading one record reads little else. A value of this size gets
 /// pages of its own, a power of two of them, so a full block is just below one; `PAGE_HEAD_LEN` is what the tree adds to it.
@@ -21,8 +27,8 @@ const PAGE_HEAD_LEN: usize = 32;
 /// Records in a block, as many as its head can count.
 const RECORDS_MAX: usize = u16::MAX as usize;
 
-/// Bytes before the first record.
-const HEAD_LEN: usize = size_of::<u16>();
+/// Bytes before the first record: the checksum, the position before, the number, the count.
+const HEAD_LEN: usize = checksum::LEN + 2 * size_of::<u64>() + size_of::<u16>();
 /// Bytes before each record.
 const LENGTH_LEN: usize = size_of::<u32>();
 
@@ -59,8 +65,10 @@ impl Outgoing {
         })
     }
 
-    pub(super) fn write(&self, transaction: &WriteTransaction) -> Result<(), redb::Error> {
+    /// Writes the blocks; `before` is the last position of the table.
+    pub(super) fn write(&self, transaction: &WriteTransaction, mut before: Seq) -> Result<(), StoreError> {
         let mut events = transaction.open_table(EVENTS)?;
+        let mut number = events.len()?;
         let (mut rest, mut start) = (self.records.as_slice(), 0);
         while !rest.is_empty() {
             let fits = |(_, end): &&(Record, usize)| HEAD_LEN + end - start <= BYTES_MAX;
@@ -68,16 +76,41 @@ impl Outgoing {
             let together = rest.iter().take(RECORDS_MAX).take_while(fits).count().max(1);
             let count = 1 + rest[..together].windows(2).take_while(|pair| pair[0].0.seq.next() == pair[1].0.seq).count();
             let (last, end) = &rest[count - 1];
+            number += 1;
             let mut block = events.insert_reserve(last.seq.0, HEAD_LEN + end - start)?;
-            let (head, body) = block.as_mut().split_at_mut(HEAD_LEN);
-            head.copy_from_slice(&u16::try_from(count).expect("at most RECORDS_MAX").to_le_bytes());
-            body.copy_from_slice(&self.bytes[start..*end]);
+            let records = &self.bytes[start..*end];
+            fill(
+                block.as_mut(),
+                last.seq,
+                Head { before, number, count: u16::try_from(count).expect("at most RECORDS_MAX") },
+                records,
+            );
             drop(block);
-            start = *end;
+            (before, start) = (last.seq, *end);
             rest = &rest[count..];
         }
         Ok(())
     }
+}
+
+/// What stands before the records of a block, but for the checksum.
+#[derive(Clone, Copy)]
+struct Head {
+    before: Seq,
+    number: u64,
+    count: u16,
+}
+
+fn fill(block: &mut [u8], last: Seq, head: Head, records: &[u8]) {
+    let (sum, body) = block.split_at_mut(checksum::LEN);
+    let fields = [&head.before.0.to_le_bytes()[..], &head.number.to_le_bytes(), &head.count.to_le_bytes(), records];
+    let mut rest = &mut *body;
+    for field in fields {
+        let (place, after) = rest.split_at_mut(field.len());
+        place.copy_from_slice(field);
+        rest = after;
+    }
+    sum.copy_from_slice(&Of::Block.sum(last.0, body));
 }
 
 /// Calls `visit` with position and stored form of the records after `after`, in order, at most `limit` times. Also the floor that
@@ -86,13 +119,27 @@ pub fn scan(
     database: &Database,
     after: Seq,
     limit: usize,
+    visit: impl FnMut(Seq, &[u8]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let events = (|| -> Result<_, StoreError> { Ok(database.begin_read()?.open_table(EVENTS)?) })()?;
+    scan_table(&events, after, limit, visit)
+}
+
+fn scan_table(
+    events: &impl ReadableTable<u64, &'static [u8]>,
+    after: Seq,
+    limit: usize,
     mut visit: impl FnMut(Seq, &[u8]) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
-    let events = database.begin_read().map_err(storage)?.open_table(EVENTS).map_err(storage)?;
     let mut left = limit;
-    for entry in events.range(after.0.saturating_add(1)..).map_err(storage)? {
-        let (last, block) = entry.map_err(storage)?;
-        for (seq, bytes) in Records::new(Seq(last.value()), block.value())?.filter(|(seq, _)| *seq > after) {
+    let mut last_read: Option<Seq> = None;
+    for entry in events.range(after.0.saturating_add(1)..).map_err(StoreError::from)? {
+        let (last, value) = entry.map_err(StoreError::from)?;
+        let last = Seq(last.value());
+        let block = Block::open(last, value.value())?;
+        block.check_follows(last_read, after)?;
+        last_read = Some(last);
+        for (seq, bytes) in block.records.filter(|(seq, _)| *seq > after) {
             if left == 0 {
                 return Ok(());
             }
@@ -103,22 +150,61 @@ pub fn scan(
     Ok(())
 }
 
+/// The last position of the table.
+pub(super) fn tail(events: &impl ReadableTable<u64, &'static [u8]>) -> Result<Seq, StoreError> {
+    let blocks = events.len()?;
+    let (last, found) = match events.last()? {
+        Some((last, value)) => (Seq(last.value()), Block::open(Seq(last.value()), value.value())?.number),
+        None => (Seq::ZERO, 0),
+    };
+    if found == blocks { Ok(last) } else { Err(Damage::Tail { last, blocks, found }.into()) }
+}
+
+/// One block whose checksum is right.
+pub(super) struct Block<'a> {
+    before: Seq,
+    number: u64,
+    pub(super) records: Records<'a>,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn open(last: Seq, value: &'a [u8]) -> Result<Self, Damage> {
+        let body = Of::Block.open(last.0, value);
+        body.and_then(|body| Self::parse(last, body)).ok_or(Damage::Block { last })
+    }
+
+    fn parse(last: Seq, body: &'a [u8]) -> Option<Self> {
+        let (before, rest) = body.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (before, number) = (Seq(u64::from_le_bytes(*before)), u64::from_le_bytes(*number));
+        Some(Self { before, number, records: Records::new(last, rest)? })
+    }
+
+    /// Whether nothing is missing between this block and the one that was read before it or, if it is the first one read, the
+    /// position after which reading began.
+    pub(super) fn check_follows(&self, last_read: Option<Seq>, after: Seq) -> Result<(), Damage> {
+        let follows = last_read.map_or(self.before <= after, |last_read| self.before == last_read);
+        if follows { Ok(()) } else { Err(Damage::Gap { after: last_read.unwrap_or(after), before: self.records.next }) }
+    }
+}
+
 /// The records of one block.
-struct Records<'a> {
+pub(super) struct Records<'a> {
     next: Seq,
     last: Seq,
     rest: &'a [u8],
 }
 
 impl<'a> Records<'a> {
-    fn new(last: Seq, block: &'a [u8]) -> Result<Self, ReadError> {
-        let damaged = || ReadError::Storage(format!("the block that ends at {last} is damaged").into());
-        let (count, rest) = block.split_first_chunk::<2>().ok_or_else(damaged)?;
+    /// Of a block from its count on: also the whole value of a block of the formats 1 and 2. `None` if they are not as many and as long
+    /// as it says.
+    pub(super) fn new(last: Seq, counted: &'a [u8]) -> Option<Self> {
+        let (count, rest) = counted.split_first_chunk::<2>()?;
         let count = u64::from(u16::from_le_bytes(*count));
         if !Self::fits(count, rest) {
-            return Err(damaged());
+            return None;
         }
-        Ok(Self { next: Seq((last.0 + 1).checked_sub(count).ok_or_else(damaged)?), last, rest })
+        Some(Self { next: Seq((last.0.checked_add(1)?).checked_sub(count)?), last, rest })
     }
 
     /// Whether `rest` is exactly `count` records, so that walking them cannot fail.
@@ -176,7 +262,7 @@ mod tests {
             outgoing.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
         }
         let transaction = database.begin_write().unwrap();
-        outgoing.write(&transaction).unwrap();
+        outgoing.write(&transaction, Seq::ZERO).unwrap();
         transaction.commit().unwrap();
         let mut found = Vec::new();
         scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
@@ -190,7 +276,7 @@ mod tests {
     }
 
     fn check(block: &[u8], expected: Option<&[(u64, &[u8])]>) {
-        let records = Records::new(Seq(7), block).ok().map(Iterator::collect::<Vec<_>>);
+        let records = Records::new(Seq(7), block).map(Iterator::collect::<Vec<_>>);
         let expected = expected.map(|records| records.iter().map(|(seq, bytes)| (Seq(*seq), *bytes)).collect::<Vec<_>>());
         assert_eq!(records, expected, "{block:?}");
     }
@@ -204,5 +290,70 @@ mod tests {
         check(b"\x01\0\x01\0\0\0ab", None);
         check(b"\x09\0", None);
         check(b"\x01", None);
+    }
+
+    /// A table with three blocks of one record each, at the positions 3, 5 and 6.
+    fn three_blocks() -> Database {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut events = transaction.open_table(EVENTS).unwrap();
+        for (number, (before, last)) in (1..).zip([(0, 3), (3, 5), (5, 6)]) {
+            let mut value = vec![0; HEAD_LEN + 5];
+            fill(&mut value, Seq(last), Head { before: Seq(before), number, count: 1 }, b"\x01\0\0\0x");
+            events.insert(last, value.as_slice()).unwrap();
+        }
+        drop(events);
+        transaction.commit().unwrap();
+        database
+    }
+
+    fn change(database: &Database, change: impl FnOnce(&mut redb::Table<'_, u64, &'static [u8]>)) {
+        let transaction = database.begin_write().unwrap();
+        change(&mut transaction.open_table(EVENTS).unwrap());
+        transaction.commit().unwrap();
+    }
+
+    fn read(database: &Database, after: u64) -> Result<Vec<u64>, Damage> {
+        let mut found = Vec::new();
+        let scanned = scan(database, Seq(after), usize::MAX, |seq, _| {
+            found.push(seq.0);
+            Ok(())
+        });
+        match scanned {
+            Ok(()) => Ok(found),
+            Err(ReadError::Damaged(damage)) => Err(damage),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn tail_of(database: &Database) -> Result<Seq, StoreError> {
+        tail(&database.begin_read().unwrap().open_table(EVENTS).unwrap())
+    }
+
+    #[test]
+    fn a_block_that_the_tree_does_not_lead_to_is_missed() {
+        let database = three_blocks();
+        assert_eq!(read(&database, 0), Ok(vec![3, 5, 6]));
+        assert_eq!(read(&database, 4), Ok(vec![5, 6]), "a hole is no gap");
+        assert_eq!(tail_of(&database).unwrap(), Seq(6));
+        change(&database, |events| drop(events.remove(5).unwrap()));
+        assert_eq!(read(&database, 0), Err(Damage::Gap { after: Seq(3), before: Seq(6) }));
+        assert_eq!(read(&database, 4), Err(Damage::Gap { after: Seq(4), before: Seq(6) }));
+        assert_eq!(read(&database, 5), Ok(vec![6]));
+        assert!(matches!(tail_of(&database), Err(StoreError::Damaged(Damage::Tail { blocks: 2, found: 3, .. }))));
+    }
+
+    #[test]
+    fn a_bit_turned_in_a_block_is_noticed_wherever_it_is() {
+        let database = three_blocks();
+        let value = database.begin_read().unwrap().open_table(EVENTS).unwrap().get(5).unwrap().unwrap().value().to_vec();
+        for place in 0..value.len() * 8 {
+            let mut damaged = value.clone();
+            damaged[place / 8] ^= 1 << (place % 8);
+            change(&database, |events| drop(events.insert(5, damaged.as_slice()).unwrap()));
+            assert_eq!(read(&database, 0), Err(Damage::Block { last: Seq(5) }), "bit {place}");
+        }
+        change(&database, |events| drop(events.insert(4, value.as_slice()).unwrap()));
+        assert_eq!(read(&database, 3), Err(Damage::Block { last: Seq(4) }), "under another key");
     }
 }

@@ -1,18 +1,23 @@
 //! The dedupe index: where each record id stands, in sorted runs of some dozens.
 //!
 //! ```text
-//! key: from which id on      value: id (u128) position (u64) | id position | ..., sorted by id, little-endian
+//! key: from which id on      value: checksum (u64) | up to which id (u128) | id (u128) position (u64) | id position | ...
 //! ```
 //!
-//! A run holds the ids from its key up to the key of the next one; the first begins at zero. Producers make time-ordered ids, so what a
+//! Entries are sorted by id, integers are little-endian. A run holds the ids from its key up to, but not including, the key of the next
+//! one; the first begins at zero and the last one ends with the largest id there can be. Each says itself where it ends, so that a
+//! lookup that was led to the wrong run notices. Producers make time-ordered ids, so what a
 //! transaction adds stands mostly after everything there is: it fills the last run and begins new ones, a few entries of the tree
 //! where there would be hundreds. An id that belongs further back is put into its run, which is written anew.
 
-use redb::{ReadableTable, StorageError, Table, TableDefinition};
+use redb::{ReadableTable, Table, TableDefinition};
 
+use super::StoreError;
+use super::checksum::Of;
 use crate::core::id::{RecordId, Seq};
+use crate::log::Damage;
 
-pub(super) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_runs");
+pub(super) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_index");
 
 const ID_LEN: usize = size_of::<u128>();
 const ENTRY_LEN: usize = ID_LEN + size_of::<u64>();
@@ -33,28 +38,38 @@ pub(super) enum Standing {
 /// A run, copied out of the table.
 struct Run {
     key: u128,
-    /// Where the next one begins.
-    end: Option<u128>,
-    bytes: Vec<u8>,
+    /// The last id that belongs here.
+    until: u128,
+    entries: Vec<u8>,
 }
 
 impl Run {
     /// The one that `id` belongs to; `None` while there are none.
-    fn of(runs: &impl ReadableTable<u128, &'static [u8]>, id: u128) -> Result<Option<Self>, StorageError> {
-        let Some(found) = runs.range(..=id)?.next_back() else { return Ok(None) };
-        let (key, value) = found?;
-        let (key, bytes) = (key.value(), value.value().to_vec());
-        let after = key.checked_add(1).map(|after| runs.range(after..)).transpose()?;
-        let next = after.and_then(|mut after| after.next()).transpose()?;
-        Ok(Some(Self { key, end: next.map(|(key, _)| key.value()), bytes }))
+    fn of(runs: &impl ReadableTable<u128, &'static [u8]>, id: u128) -> Result<Option<Self>, StoreError> {
+        let run = match runs.range(..=id)?.next_back() {
+            Some(found) => {
+                let (key, value) = found?;
+                Self::open(key.value(), value.value())?
+            }
+            None if runs.is_empty()? => return Ok(None),
+            // The first one begins at zero.
+            None => return Err(damaged(id).into()),
+        };
+        if run.covers(id) { Ok(Some(run)) } else { Err(damaged(id).into()) }
+    }
+
+    fn open(key: u128, value: &[u8]) -> Result<Self, Damage> {
+        let body = Of::IdRun.open(key, value).and_then(<[u8]>::split_first_chunk);
+        let (until, entries) = body.ok_or(damaged(key))?;
+        Ok(Self { key, until: u128::from_le_bytes(*until), entries: entries.to_vec() })
     }
 
     fn covers(&self, id: u128) -> bool {
-        self.key <= id && self.end.is_none_or(|end| id < end)
+        (self.key..=self.until).contains(&id)
     }
 
     fn entries(&self) -> &[[u8; ENTRY_LEN]] {
-        self.bytes.as_chunks().0
+        self.entries.as_chunks().0
     }
 
     fn find(&self, id: u128) -> Option<Seq> {
@@ -62,6 +77,10 @@ impl Run {
         let at = entries.binary_search_by_key(&id, |entry| read_entry(entry).0).ok()?;
         Some(read_entry(&entries[at]).1)
     }
+}
+
+fn damaged(near: u128) -> Damage {
+    Damage::Ids { near: RecordId::from_bits(near) }
 }
 
 fn read_entry(entry: &[u8; ENTRY_LEN]) -> Entry {
@@ -76,14 +95,46 @@ fn write_entry((id, seq): Entry, bytes: &mut Vec<u8>) {
 }
 
 /// Where a record stands.
-pub(super) fn find(runs: &impl ReadableTable<u128, &'static [u8]>, id: RecordId) -> Result<Option<Seq>, StorageError> {
+pub(super) fn find(runs: &impl ReadableTable<u128, &'static [u8]>, id: RecordId) -> Result<Option<Seq>, StoreError> {
     Ok(Run::of(runs, id.to_bits())?.and_then(|run| run.find(id.to_bits())))
 }
 
 /// The largest id there is.
-fn newest(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<Option<u128>, StorageError> {
-    let last = runs.last()?;
-    Ok(last.and_then(|(_, run)| run.value().as_chunks().0.last().map(|entry| read_entry(entry).0)))
+fn newest(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<Option<u128>, StoreError> {
+    let Some((key, value)) = runs.last()? else { return Ok(None) };
+    let run = Run::open(key.value(), value.value())?;
+    if run.until != u128::MAX {
+        return Err(damaged(run.until).into());
+    }
+    Ok(run.entries().last().map(|entry| read_entry(entry).0))
+}
+
+/// Reads the whole index. Answers how many ids it holds, and what is damaged.
+pub(super) fn verify(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<(u64, Vec<Damage>), StoreError> {
+    let (mut ids, mut problems) = (0, Vec::new());
+    let mut expected = Some(0);
+    for entry in runs.iter()? {
+        let (key, value) = entry?;
+        let key = key.value();
+        if expected.is_some_and(|expected| expected != key) {
+            problems.push(damaged(key));
+        }
+        match Run::open(key, value.value()) {
+            Ok(run) => {
+                ids += run.entries().len() as u64;
+                // Nothing may follow the last one; whatever does is in the wrong place.
+                expected = Some(run.until.checked_add(1).unwrap_or(0));
+            }
+            Err(damage) => {
+                problems.push(damage);
+                expected = None;
+            }
+        }
+    }
+    if expected.is_some_and(|expected| expected != 0) {
+        problems.push(damaged(u128::MAX));
+    }
+    Ok((ids, problems))
 }
 
 /// A group of ids on its way into the index.
@@ -99,7 +150,7 @@ impl Group {
     pub(super) fn new(
         runs: &impl ReadableTable<u128, &'static [u8]>,
         ids: impl Iterator<Item = RecordId>,
-    ) -> Result<Self, StorageError> {
+    ) -> Result<Self, StoreError> {
         let ids: Vec<u128> = ids.map(RecordId::to_bits).collect();
         let mut sorted: Vec<usize> = (0..ids.len()).collect();
         sorted.sort_by_key(|at| ids[*at]);
@@ -134,17 +185,17 @@ impl Group {
     }
 
     /// Writes the new ids of the group; `positions` are those of all of it.
-    pub(super) fn add(&self, runs: &mut Table<'_, u128, &'static [u8]>, positions: &[Seq]) -> Result<(), StorageError> {
+    pub(super) fn add(&self, runs: &mut Table<'_, u128, &'static [u8]>, positions: &[Seq]) -> Result<(), StoreError> {
         let new = self.sorted.iter().filter(|at| self.standings[**at] == Standing::New);
         add(runs, new.map(|at| (self.ids[*at], positions[*at])))
     }
 }
 
 /// Adds entries that are not there, sorted by id.
-pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Iterator<Item = Entry>) -> Result<(), StorageError> {
+pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Iterator<Item = Entry>) -> Result<(), StoreError> {
     let mut entries = entries.peekable();
     while let Some(&(first, _)) = entries.peek() {
-        let run = Run::of(runs, first)?.unwrap_or(Run { key: 0, end: None, bytes: Vec::new() });
+        let run = Run::of(runs, first)?.unwrap_or(Run { key: 0, until: u128::MAX, entries: Vec::new() });
         let mut old = run.entries().iter().map(read_entry).peekable();
         let mut merged = Vec::new();
         while let Some(new) = entries.next_if(|(id, _)| run.covers(*id)) {
@@ -156,14 +207,19 @@ pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Itera
         merged.extend(old);
         // What comes next stands at the end, so runs before it are left full; others keep room for what comes between.
         let parts = merged.len().div_ceil(RUN_IDS_MAX);
-        let size = if run.end.is_none() { RUN_IDS_MAX } else { merged.len().div_ceil(parts) };
-        for (part, entries) in merged.chunks(size).enumerate() {
-            let key = if part == 0 { run.key } else { entries[0].0 };
-            let mut bytes = Vec::with_capacity(entries.len() * ENTRY_LEN);
-            for entry in entries {
-                write_entry(*entry, &mut bytes);
+        let size = if run.until == u128::MAX { RUN_IDS_MAX } else { merged.len().div_ceil(parts) };
+        let mut rest = merged.as_slice();
+        let mut key = run.key;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(size.min(rest.len()));
+            let until = after.first().map_or(run.until, |(next, _)| next - 1);
+            let mut body = Vec::with_capacity(ID_LEN + part.len() * ENTRY_LEN);
+            body.extend_from_slice(&until.to_le_bytes());
+            for entry in part {
+                write_entry(*entry, &mut body);
             }
-            runs.insert(key, bytes.as_slice())?;
+            runs.insert(key, Of::IdRun.seal(key, &body).as_slice())?;
+            (key, rest) = (until.wrapping_add(1), after);
         }
     }
     Ok(())
@@ -177,6 +233,7 @@ mod tests {
     use redb::backends::InMemoryBackend;
     use redb::{Database, ReadableDatabase};
 
+    use super::super::checksum;
     use super::*;
 
     /// Appends the groups one after the other, and asks for every id after each.
@@ -210,7 +267,9 @@ mod tests {
             for (id, seq) in &expected {
                 assert_eq!(find(&runs, RecordId::from_bits(*id)).unwrap(), Some(*seq));
             }
-            assert!(runs.iter().unwrap().all(|run| run.unwrap().1.value().len() <= RUN_IDS_MAX * ENTRY_LEN));
+            let largest = checksum::LEN + ID_LEN + RUN_IDS_MAX * ENTRY_LEN;
+            assert!(runs.iter().unwrap().all(|run| run.unwrap().1.value().len() <= largest));
+            assert_eq!(verify(&runs).unwrap(), (expected.len() as u64, vec![]));
         }
     }
 
@@ -223,6 +282,34 @@ mod tests {
     #[test]
     fn an_empty_group_and_the_outermost_ids_are_fine() {
         check(&[vec![], vec![u128::MAX, 0], vec![0, u128::MAX, 7], vec![]]);
+    }
+
+    #[test]
+    fn a_run_that_is_missing_or_changed_is_noticed_by_lookups_and_by_verify() {
+        let ids: Vec<u128> = (1..=3 * RUN_IDS_MAX as u128).collect();
+        let (first, second) = (1, RUN_IDS_MAX as u128 + 1);
+        let damage_to = |change: fn(&mut Vec<u8>) -> bool, key: u128| {
+            let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+            let transaction = database.begin_write().unwrap();
+            let mut runs = transaction.open_table(RUNS).unwrap();
+            add(&mut runs, ids.iter().map(|id| (*id, Seq(1)))).unwrap();
+            let mut value = runs.remove(key).unwrap().expect("a run begins here").value().to_vec();
+            if change(&mut value) {
+                runs.insert(key, value.as_slice()).unwrap();
+            }
+            let lookup = |id: u128| matches!(find(&runs, RecordId::from_bits(id)), Err(StoreError::Damaged(_)));
+            (lookup(first), lookup(second), newest(&runs).is_err(), verify(&runs).unwrap().1.is_empty())
+        };
+        let turn = |value: &mut Vec<u8>| {
+            value[40] ^= 1;
+            true
+        };
+        let last = 2 * RUN_IDS_MAX as u128 + 1;
+        assert_eq!(damage_to(|_| true, second), (false, false, false, true), "nothing changed");
+        assert_eq!(damage_to(|_| false, second), (false, true, false, false));
+        assert_eq!(damage_to(|_| false, 0), (true, false, false, false));
+        assert_eq!(damage_to(|_| false, last), (false, false, true, false));
+        assert_eq!(damage_to(turn, second), (false, true, false, false));
     }
 
     proptest! {

@@ -1,14 +1,17 @@
 //! The one writer: takes what waits, commits it once, answers everybody.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block::Outgoing;
+use super::checksum::Of;
+use super::error::guarded;
+use super::file::LogFile;
+use super::format::META;
 use super::ids::{self, RUNS, Standing};
-use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, META, RedbOptions};
+use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, RedbOptions, StoreError};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
@@ -49,9 +52,23 @@ impl Encoded {
 }
 
 pub(super) enum Job {
-    Append { facts: Encoded, reply: oneshot::Sender<Result<Vec<Appended>, AppendError>> },
-    Bury { letters: Vec<NewDeadLetter>, reply: oneshot::Sender<Result<(), AppendError>> },
-    Exhume { numbers: Vec<u64>, reply: oneshot::Sender<Result<(), AppendError>> },
+    Append {
+        facts: Encoded,
+        reply: oneshot::Sender<Result<Vec<Appended>, AppendError>>,
+    },
+    Bury {
+        letters: Vec<NewDeadLetter>,
+        reply: oneshot::Sender<Result<(), AppendError>>,
+    },
+    Exhume {
+        numbers: Vec<u64>,
+        reply: oneshot::Sender<Result<(), AppendError>>,
+    },
+    /// A reader of this generation of the file met an I/O error.
+    Reopen {
+        generation: u64,
+        error: String,
+    },
 }
 
 impl Job {
@@ -60,6 +77,7 @@ impl Job {
             Self::Append { facts, .. } => facts.facts.len(),
             Self::Bury { letters, .. } => letters.len(),
             Self::Exhume { numbers, .. } => numbers.len(),
+            Self::Reopen { .. } => 0,
         }
     }
 
@@ -67,27 +85,29 @@ impl Job {
     fn ids(&self) -> impl Iterator<Item = RecordId> {
         let facts = match self {
             Self::Append { facts, .. } => facts.facts.as_slice(),
-            Self::Bury { .. } | Self::Exhume { .. } => &[],
+            Self::Bury { .. } | Self::Exhume { .. } | Self::Reopen { .. } => &[],
         };
         facts.iter().map(|(fact, ..)| fact.id)
     }
 
-    fn fail(self, error: AppendError) {
+    pub(super) fn fail(self, error: AppendError) {
         // A caller that stopped waiting does not want the answer.
         match self {
             Self::Append { reply, .. } => drop(reply.send(Err(error))),
             Self::Bury { reply, .. } | Self::Exhume { reply, .. } => drop(reply.send(Err(error))),
+            Self::Reopen { .. } => {}
         }
     }
 }
 
 /// Why nothing was written, and the group, so that everybody can be told.
-type Failed = (redb::Error, Vec<Job>);
+type Failed = Box<(StoreError, Vec<Job>)>;
 
 /// What to tell one caller once the transaction is durable.
 enum Done {
     Appended(oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>),
     Changed(oneshot::Sender<Result<(), AppendError>>),
+    Nothing,
 }
 
 impl Done {
@@ -96,35 +116,25 @@ impl Done {
         match self {
             Self::Appended(reply, appended) => drop(reply.send(outcome.map(|()| appended))),
             Self::Changed(reply) => drop(reply.send(outcome)),
+            Self::Nothing => {}
         }
     }
 }
 
 pub(super) struct Writer {
-    database: Arc<Database>,
-    path: PathBuf,
-    options: RedbOptions,
-    clock: Clock,
-    last: Seq,
-    tail: watch::Sender<Seq>,
-    recent: Arc<Recent>,
+    pub(super) file: Arc<LogFile>,
+    pub(super) options: RedbOptions,
+    pub(super) clock: Clock,
+    pub(super) last: Seq,
+    pub(super) tail: watch::Sender<Seq>,
+    pub(super) recent: Arc<Recent>,
+    /// Why nothing can be written at the moment.
+    pub(super) failing: watch::Sender<Option<String>>,
     /// What the transaction under way holds; empty between two, its memory kept.
-    outgoing: Outgoing,
+    pub(super) outgoing: Outgoing,
 }
 
 impl Writer {
-    pub(super) fn new(
-        database: Arc<Database>,
-        path: PathBuf,
-        options: RedbOptions,
-        clock: Clock,
-        last: Seq,
-        tail: watch::Sender<Seq>,
-        recent: Arc<Recent>,
-    ) -> Self {
-        Self { database, path, options, clock, last, tail, recent, outgoing: Outgoing::default() }
-    }
-
     /// Ends when every sender is gone and the queue is empty.
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         while let Some(first) = queue.blocking_recv() {
@@ -135,22 +145,29 @@ impl Writer {
                 size += job.size();
                 group.push(job);
             }
-            self.commit(group);
+            if let Err(error) = guarded(|| self.commit(group))
+                && !self.recover(&error, &mut queue)
+            {
+                return;
+            }
         }
     }
 
-    fn commit(&mut self, group: Vec<Job>) {
-        let mut transaction = match self.database.begin_write() {
+    /// An error is one of the storage, and everybody has been told: the file must be reopened.
+    fn commit(&mut self, group: Vec<Job>) -> Result<(), StoreError> {
+        let file = Arc::clone(&self.file);
+        let opened = file.opened();
+        let mut transaction = match opened.database().and_then(|database| Ok(database.begin_write()?)) {
             Ok(transaction) => transaction,
-            Err(error) => return fail_all(group, &error),
+            Err(error) => return Err(fail_all(group, error)),
         };
-        let large = std::fs::metadata(&self.path).is_ok_and(|file| file.len() > QUICK_REPAIR_FROM_BYTES);
+        let large = std::fs::metadata(self.file.path()).is_ok_and(|file| file.len() > QUICK_REPAIR_FROM_BYTES);
         transaction.set_quick_repair(large);
         let jobs = group.len();
         self.outgoing.clear();
         let done = match self.write(&transaction, group) {
             Ok(done) => done,
-            Err((error, group)) => return fail_all(group, &error),
+            Err(failed) => return Err(fail_all(failed.1, failed.0)),
         };
         debug_assert_eq!(done.len(), jobs);
         if let Err(error) = transaction.commit() {
@@ -158,7 +175,7 @@ impl Writer {
             for done in done {
                 done.tell(Err(AppendError::Indeterminate(error.to_string().into())));
             }
-            return;
+            return Err(error.into());
         }
         let last = self.outgoing_last();
         self.last = last;
@@ -167,12 +184,13 @@ impl Writer {
         for done in done {
             done.tell(Ok(()));
         }
+        Ok(())
     }
 
     /// Writes the group into the open transaction.
     fn write(&mut self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<Vec<Done>, Failed> {
         let mut results = Vec::with_capacity(group.len());
-        let outcome = (|| -> Result<(), redb::Error> {
+        let outcome = (|| -> Result<(), StoreError> {
             let mut runs = transaction.open_table(RUNS)?;
             let ids = ids::Group::new(&runs, group.iter().flat_map(Job::ids))?;
             let mut positions = Vec::new();
@@ -181,17 +199,22 @@ impl Writer {
                     Job::Append { facts, .. } => self.append(&ids, &mut positions, facts),
                     Job::Bury { letters, .. } => self.bury(transaction, letters)?,
                     Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
+                    Job::Reopen { generation, error } if *generation == self.file.generation() => {
+                        return Err(StoreError::Closed(std::mem::take(error)));
+                    }
+                    Job::Reopen { .. } => Vec::new(),
                 });
             }
             ids.add(&mut runs, &positions)?;
-            self.outgoing.write(transaction)
+            self.outgoing.write(transaction, self.last)
         })();
         if let Err(error) = outcome {
-            return Err((error, group));
+            return Err(Box::new((error, group)));
         }
         let done = group.into_iter().zip(results).map(|(job, appended)| match job {
             Job::Append { reply, .. } => Done::Appended(reply, appended),
             Job::Bury { reply, .. } | Job::Exhume { reply, .. } => Done::Changed(reply),
+            Job::Reopen { .. } => Done::Nothing,
         });
         Ok(done.collect())
     }
@@ -222,14 +245,14 @@ impl Writer {
         appended
     }
 
-    fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, redb::Error> {
+    fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, StoreError> {
         let mut dead = transaction.open_table(DEAD)?;
         let mut meta = transaction.open_table(META)?;
         // Remembered apart from the letters: whoever still holds the number of a removed one must not hit another with it.
         let mut number = meta.get(DEAD_LAST_KEY)?.map_or(0, |number| number.value());
         for letter in letters {
             number += 1;
-            dead.insert(number, letter.encode(self.clock.now()).as_slice())?;
+            dead.insert(number, Of::Letter.seal(number, &letter.encode(self.clock.now())).as_slice())?;
         }
         meta.insert(DEAD_LAST_KEY, number)?;
         let mut dropped = 0_usize;
@@ -244,7 +267,7 @@ impl Writer {
     }
 }
 
-fn exhume(transaction: &WriteTransaction, numbers: &[u64]) -> Result<Vec<Appended>, redb::Error> {
+fn exhume(transaction: &WriteTransaction, numbers: &[u64]) -> Result<Vec<Appended>, StoreError> {
     let mut dead = transaction.open_table(DEAD)?;
     for number in numbers {
         dead.remove(number)?;
@@ -252,9 +275,11 @@ fn exhume(transaction: &WriteTransaction, numbers: &[u64]) -> Result<Vec<Appende
     Ok(Vec::new())
 }
 
-fn fail_all(group: Vec<Job>, error: &impl std::fmt::Display) {
+/// Tells everybody that nothing was written, and hands back why.
+fn fail_all(group: Vec<Job>, error: StoreError) -> StoreError {
     tracing::error!(%error, "nothing of this group was written");
     for job in group {
-        job.fail(AppendError::Determinate(error.to_string().into()));
+        job.fail(error.determinate());
     }
+    error
 }

@@ -1,0 +1,57 @@
+//! The data directory: opening the log in it, and who may read it.
+
+use std::fs::DirEntry;
+use std::path::Path;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::log::{OpenError, RedbLog, RedbOptions};
+use crate::private;
+use crate::snapshot::Store;
+
+/// What `pml fork` writes beside the log.
+pub(crate) const CONFIG_FILE: &str = "pml.toml";
+
+/// Opens the embedded log of `directory` with the configured sizes.
+pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbLog, OpenError> {
+    let options = RedbOptions {
+        group_records_max: config.log.group_records_max,
+        queue_appends_max: config.log.queue_appends_max,
+        dead_letters_max: config.dead.letters_max,
+        free_bytes_min: config.log.free_bytes_min,
+    };
+    check_not_vanished(directory)?;
+    let log = RedbLog::open(directory, options, clock)?;
+    tighten(directory);
+    Ok(log)
+}
+
+/// A log that is missing or empty where snapshots of one are kept is not a new one. Snapshots kept elsewhere tell nothing: several logs
+/// may share an object store.
+fn check_not_vanished(directory: &Path) -> Result<(), OpenError> {
+    let path = directory.join(RedbLog::FILE_NAME);
+    let snapshots = directory.join(Store::DIRECTORY);
+    let is_empty = std::fs::metadata(&path).map_or(true, |file| file.len() == 0);
+    let is_kept = |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| Store::is_snapshot(&entry.file_name()));
+    if is_empty && std::fs::read_dir(&snapshots).is_ok_and(|mut entries| entries.any(is_kept)) {
+        return Err(OpenError::Vanished { path, snapshots });
+    }
+    Ok(())
+}
+
+/// What older versions wrote may be open to other users. A directory that holds other things too belongs to somebody else, and stays.
+fn tighten(directory: &Path) {
+    let ours = [RedbLog::FILE_NAME, Store::DIRECTORY, CONFIG_FILE];
+    let is_ours =
+        |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| ours.iter().any(|name| entry.file_name() == *name));
+    let mut paths = vec![directory.join(RedbLog::FILE_NAME)];
+    paths.extend(Some(directory.join(Store::DIRECTORY)).filter(|path| path.exists()));
+    if std::fs::read_dir(directory).is_ok_and(|mut entries| entries.all(is_ours)) {
+        paths.push(directory.to_owned());
+    }
+    for path in paths {
+        if let Err(error) = private::tighten(&path) {
+            tracing::warn!(%error, path = %path.display(), "other users may be able to read this");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Reading everything once: what `pml log verify` does with a file.
+
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
+
+use super::block::Block;
+use super::ids::{self, RUNS};
+use super::{DEAD, EVENTS, StoreError, block, check_letters, letter};
+use crate::core::event::stored;
+use crate::core::id::Seq;
+use crate::log::Damage;
+
+/// More are not listed: a file with so many has one trouble, not thousands.
+const PROBLEMS_MAX: usize = 1_000;
+
+/// What is damaged, in words that name the positions. Goes on after the first problem.
+pub(super) fn problems(database: &Database) -> Result<Vec<String>, StoreError> {
+    let transaction = database.begin_read()?;
+    let (events, runs) = (transaction.open_table(EVENTS)?, transaction.open_table(RUNS)?);
+    let mut problems = Vec::new();
+    let (known, of_ids) = ids::verify(&runs)?;
+    problems.extend(of_ids.iter().map(Damage::to_string));
+    let records = of_records(&events, &runs, &mut problems)?;
+    if problems.is_empty() && known != records {
+        problems.push(format!("the index holds {known} record ids, the log {records} records"));
+    }
+    if let Err(error) = block::tail(&events) {
+        problems.push(error.to_string());
+    }
+    let dead = transaction.open_table(DEAD)?;
+    let mut found = 0;
+    for entry in dead.iter()? {
+        let (number, bytes) = entry?;
+        found += 1;
+        if let Err(damage) = letter(number.value(), bytes.value()) {
+            problems.push(damage.to_string());
+        }
+    }
+    problems.extend(check_letters(&dead, found).err().map(|error| error.to_string()));
+    problems.truncate(PROBLEMS_MAX);
+    Ok(problems)
+}
+
+/// Answers how many records there are.
+fn of_records(
+    events: &ReadOnlyTable<u64, &'static [u8]>,
+    runs: &ReadOnlyTable<u128, &'static [u8]>,
+    problems: &mut Vec<String>,
+) -> Result<u64, StoreError> {
+    let (mut records, mut last_read) = (0, Some(Seq::ZERO));
+    for entry in events.iter()? {
+        let (last, value) = entry?;
+        let last = Seq(last.value());
+        let block = Block::open(last, value.value());
+        match block.and_then(|block| block.check_follows(last_read, last).map(|()| block)) {
+            Ok(block) => {
+                for (seq, bytes) in block.records {
+                    records += 1;
+                    problems.extend(of_record(runs, seq, bytes));
+                }
+            }
+            Err(damage) => problems.push(damage.to_string()),
+        }
+        last_read = Some(last);
+    }
+    Ok(records)
+}
+
+fn of_record(runs: &ReadOnlyTable<u128, &'static [u8]>, seq: Seq, bytes: &[u8]) -> Option<String> {
+    let record = match stored::decode(seq, bytes) {
+        Ok(record) => record,
+        Err(corrupt) => return Some(format!("record {seq}: {corrupt}")),
+    };
+    match ids::find(runs, record.fact.id) {
+        Ok(Some(found)) if found == seq => None,
+        Ok(Some(found)) => Some(format!("record {seq}: the index says that its id stands at {found}")),
+        Ok(None) => Some(format!("record {seq}: the index does not know its id")),
+        Err(error) => Some(format!("record {seq}: {error}")),
+    }
+}
