@@ -27,6 +27,7 @@ mod faults;
 mod file;
 mod format;
 mod ids;
+mod letters;
 mod recovery;
 mod space;
 mod verify;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::recent::Recent;
@@ -49,7 +50,6 @@ use crate::log::{DeadLetter, DeadLetters, NewDeadLetter};
 use crate::private;
 use block::Outgoing;
 pub use block::scan;
-use checksum::Of;
 use error::StoreError;
 #[cfg(feature = "testing")]
 pub use faults::Faults;
@@ -114,7 +114,6 @@ impl RedbLog {
         let path = directory.join(Self::FILE_NAME);
         let storage = |error: std::io::Error| OpenError::Storage { path: path.clone(), source: error.into() };
         private::create_directory(directory).map_err(storage)?;
-        private::create_file_if_missing(&path).map_err(storage)?;
         let (file, last) = LogFile::open(path.clone(), open)?;
         let file = Arc::new(file);
         let (tail, tail_receiver) = watch::channel(last);
@@ -259,33 +258,10 @@ impl DeadLetters for RedbLog {
     }
 
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
-        self.query(move |database| {
-            let open = || -> Result<_, StoreError> { Ok(database.begin_read()?.open_table(DEAD)?) };
-            let (dead, mut letters) = (open()?, Vec::new());
-            for entry in dead.range(after.saturating_add(1)..).map_err(StoreError::from)?.take(limit) {
-                let (number, bytes) = entry.map_err(StoreError::from)?;
-                letters.push(letter(number.value(), bytes.value())?);
-            }
-            if after == 0 && letters.len() < limit {
-                check_letters(&dead, letters.len() as u64)?;
-            }
-            Ok(letters)
-        })
+        self.query(move |database| Ok(letters::list(database, after, limit)?))
     }
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
         self.submit(|reply| Job::Exhume { numbers, reply })
     }
-}
-
-/// Whether `found` are all the letters there are, as far as the tree has counted them.
-fn check_letters(dead: &impl ReadableTableMetadata, found: u64) -> Result<(), StoreError> {
-    let stored = dead.len()?;
-    if found == stored { Ok(()) } else { Err(Damage::Letters { stored, found }.into()) }
-}
-
-fn letter(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
-    let damaged = Damage::Letter { number };
-    let stored = Of::Letter.open(number, bytes).ok_or_else(|| damaged.clone())?;
-    DeadLetter::decode(number, stored).map_err(|_| damaged)
 }

@@ -13,6 +13,7 @@ use super::error::guarded;
 use super::{StoreError, format};
 use crate::core::id::Seq;
 use crate::log::{Damage, OpenError};
+use crate::private;
 
 /// Opens the file, and makes it if it is not there.
 pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
@@ -48,7 +49,8 @@ impl Opened<'_> {
 impl LogFile {
     /// Also answers the last position.
     pub(super) fn open(path: PathBuf, open: Opener) -> Result<(Self, Seq), OpenError> {
-        let database = guarded_open(&path, &open)?;
+        let database = if is_empty(&path) { create(&path, &open)? } else { None };
+        let database = database.map_or_else(|| guarded_open(&path, &open), Ok)?;
         let last = format::prepare(&database, &path)?;
         Ok((Self { path, open, state: RwLock::new(State::Open(database)), generation: AtomicU64::new(0) }, last))
     }
@@ -105,6 +107,41 @@ impl LogFile {
         }
         Ok((database, last))
     }
+}
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |file| file.len() == 0)
+}
+
+/// Makes a new file under another name, and gives it its own when its tables are there: a file without tables was therefore damaged,
+/// whenever the first process that used it was killed. `None` if another process was faster.
+fn create(path: &Path, open: &Opener) -> Result<Option<Database>, OpenError> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let storage = |error: std::io::Error| OpenError::Storage { path: path.to_owned(), source: error.into() };
+    private::create_file_if_missing(&part).map_err(storage)?;
+    let database = match guarded_open(&part, open) {
+        // A process was killed while it made this; it never held anything.
+        Err(OpenError::Damaged { .. }) => {
+            std::fs::remove_file(&part).map_err(storage)?;
+            private::create_file_if_missing(&part).map_err(storage)?;
+            guarded_open(&part, open)?
+        }
+        opened => opened?,
+    };
+    // Whoever holds the other name, which is locked, may rename it. Another process may have done so before this one opened it.
+    if !is_empty(path) {
+        drop(database);
+        std::fs::remove_file(&part).map_err(storage)?;
+        return Ok(None);
+    }
+    guarded(|| format::create(&database)).map_err(|error| format::cannot_prepare(path, error))?;
+    std::fs::rename(&part, path).map_err(storage)?;
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(storage)?;
+    }
+    Ok(Some(database))
 }
 
 fn guarded_open(path: &Path, open: &Opener) -> Result<Database, OpenError> {

@@ -11,13 +11,13 @@
 
 use std::path::Path;
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 
 use super::block::{self, Outgoing, Records};
 use super::checksum::Of;
 use super::error::guarded;
 use super::ids::{self, RUNS};
-use super::{DEAD, EVENTS, StoreError};
+use super::{DEAD, EVENTS, StoreError, letters};
 use crate::core::event::stored;
 use crate::core::id::Seq;
 use crate::log::{Damage, OpenError};
@@ -34,18 +34,25 @@ const IDS_OF_1: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
 /// Records converted at once: bounds the memory.
 const CONVERT_RECORDS: usize = 8_192;
 
-/// Makes the tables of a new file, converts those of an older one, and answers the last position.
+/// Makes the tables of a new file.
+pub(super) fn create(database: &Database) -> Result<(), StoreError> {
+    let transaction = database.begin_write()?;
+    create_tables(&transaction)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Converts the tables of an older format, and answers the last position.
 pub(super) fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
     let failed = |error: StoreError| cannot_prepare(path, error);
     match guarded(|| found(database)).map_err(failed)? {
-        None => create(database).map_err(failed)?,
-        Some(FORMAT) => {}
-        Some(older @ (1 | 2)) => {
+        FORMAT => {}
+        older @ (1 | 2) => {
             tracing::info!(path = %path.display(), from = older, to = FORMAT, "converting the log to the present format");
             guarded(|| convert(database)).map_err(failed)?;
         }
-        Some(0) => return Err(failed(Damage::File { problem: "it says that it has the format 0".to_owned() }.into())),
-        Some(newer) => return Err(OpenError::NewerFormat { path: path.to_owned(), found: newer, known: FORMAT }),
+        0 => return Err(failed(Damage::File { problem: "it says that it has the format 0".to_owned() }.into())),
+        newer => return Err(OpenError::NewerFormat { path: path.to_owned(), found: newer, known: FORMAT }),
     }
     guarded(|| tail(database)).map_err(failed)
 }
@@ -58,30 +65,22 @@ pub(super) fn cannot_prepare(path: &Path, error: StoreError) -> OpenError {
     }
 }
 
-/// The format that the file says it has; `None` if nothing was ever written to it.
-fn found(database: &Database) -> Result<Option<u64>, StoreError> {
-    let transaction = database.begin_read()?;
-    if transaction.list_tables()?.next().is_none() {
-        return Ok(None);
-    }
-    let meta = transaction.open_table(META)?;
+/// The format that the file says it has.
+fn found(database: &Database) -> Result<u64, StoreError> {
+    let meta = database.begin_read()?.open_table(META)?;
     let format = meta.get(FORMAT_KEY)?.map(|format| format.value());
-    format.map(Some).ok_or_else(|| Damage::File { problem: "it does not say which format it has".to_owned() }.into())
+    format.ok_or_else(|| Damage::File { problem: "it does not say which format it has".to_owned() }.into())
 }
 
 /// The last position. All tables must be there.
 pub(super) fn tail(database: &Database) -> Result<Seq, StoreError> {
     let transaction = database.begin_read()?;
-    transaction.open_table(RUNS)?;
+    let (events, runs) = (transaction.open_table(EVENTS)?, transaction.open_table(RUNS)?);
     transaction.open_table(DEAD)?;
-    block::tail(&transaction.open_table(EVENTS)?)
-}
-
-fn create(database: &Database) -> Result<(), StoreError> {
-    let transaction = database.begin_write()?;
-    create_tables(&transaction)?;
-    transaction.commit()?;
-    Ok(())
+    if events.is_empty()? != runs.is_empty()? {
+        return Err(Damage::File { problem: "either the records or the index of their ids is gone".to_owned() }.into());
+    }
+    block::tail(&events)
 }
 
 fn create_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
@@ -103,6 +102,7 @@ fn convert(database: &Database) -> Result<(), StoreError> {
             letters.insert(number.value(), Of::Letter.seal(number.value(), bytes.value()).as_slice())?;
         }
     }
+    letters::count(&transaction)?;
     transaction.delete_table(EVENTS_BEFORE_3)?;
     transaction.delete_table(DEAD_BEFORE_3)?;
     transaction.delete_table(IDS_OF_2)?;
@@ -241,7 +241,7 @@ mod tests {
             let refused = open(home.path()).err();
             assert!(matches!(refused, Some(OpenError::Damaged { .. })), "{refused:?}");
         }
-        assert_eq!(found(&Database::open(&path).unwrap()).unwrap(), Some(2));
+        assert_eq!(found(&Database::open(&path).unwrap()).unwrap(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use super::block::Block;
 use super::ids::{self, RUNS};
-use super::{DEAD, EVENTS, StoreError, block, check_letters, letter};
+use super::{EVENTS, StoreError, block, letters};
 use crate::core::event::stored;
 use crate::core::id::Seq;
 use crate::log::Damage;
@@ -26,16 +26,7 @@ pub(super) fn problems(database: &Database) -> Result<Vec<String>, StoreError> {
     if let Err(error) = block::tail(&events) {
         problems.push(error.to_string());
     }
-    let dead = transaction.open_table(DEAD)?;
-    let mut found = 0;
-    for entry in dead.iter()? {
-        let (number, bytes) = entry?;
-        found += 1;
-        if let Err(damage) = letter(number.value(), bytes.value()) {
-            problems.push(damage.to_string());
-        }
-    }
-    problems.extend(check_letters(&dead, found).err().map(|error| error.to_string()));
+    problems.extend(letters::verify(&transaction)?);
     problems.truncate(PROBLEMS_MAX);
     Ok(problems)
 }

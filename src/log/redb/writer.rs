@@ -11,7 +11,7 @@ use super::error::guarded;
 use super::file::LogFile;
 use super::format::META;
 use super::ids::{self, RUNS, Standing};
-use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, RedbOptions, StoreError};
+use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, RedbOptions, StoreError, letters};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
@@ -204,6 +204,9 @@ impl Writer {
                     }
                     Job::Reopen { .. } => Vec::new(),
                 });
+            }
+            if group.iter().any(|job| matches!(job, Job::Bury { .. } | Job::Exhume { .. })) {
+                letters::count(transaction)?;
             }
             ids.add(&mut runs, &positions)?;
             self.outgoing.write(transaction, self.last)
