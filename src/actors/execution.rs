@@ -88,7 +88,7 @@ pub enum PublishError {
     Closed,
     /// Nothing was taken.
     #[error(
-        "this process takes no events for now: it has no lease on the role 'execution', nor is another one known to have it"
+        "this process takes no events at present: it has no lease on the role 'execution', nor is another one known to have it"
     )]
     Unleased,
     /// There is no room; with what is full. Some of it may have been taken before that. Sending it again, with the same ids, is safe.
