@@ -171,8 +171,8 @@ mod tests {
         assert_eq!(first_after(OLD_AFTER_MS - 1), Some(1), "nothing is old");
         clock.set_wall(at(0));
         assert_eq!(first_after(0), Some(1), "nor does it get younger when the clock is set back");
-        assert_eq!(first_after(1), Some(piece + 3));
-        assert_eq!(first_after(0), Some(2 * piece + 4));
+        assert_eq!(first_after(1), Some(piece + 2));
+        assert_eq!(first_after(0), Some(2 * piece + 3));
         assert_eq!(first_after(0), Some(2 * piece + 6), "as many as come leave, beyond those that may stay");
         assert_eq!(first_after(0), Some(2 * piece + 7));
     }
