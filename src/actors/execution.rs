@@ -31,7 +31,7 @@ use crate::dead::DeadLetters;
 use crate::failpoint;
 use crate::log::{Appended, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
-use group::{Group, Settled};
+use group::{Burial, Group, Settled};
 use reorder::Reorder;
 
 /// Groups handed to the log and not yet acknowledged. Those that wait for the log's writer share its next commit.
@@ -62,7 +62,8 @@ impl Incoming {
             intake::check(&mut fact, limits)?;
             Ok(Arc::new(fact))
         });
-        Self { content: content.map_err(Box::new), original: Some(original) }
+        let content = content.map_err(|refusal| Box::new(refusal.redacted(&limits.redactor)));
+        Self { content, original: Some(original) }
     }
 }
 
@@ -108,6 +109,7 @@ pub(crate) struct ExecutionParts {
     pub(crate) clock: Clock,
     pub(crate) limits: Arc<Limits>,
     pub(crate) settings: config::Execution,
+    pub(crate) letter_bytes_max: usize,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) address: Door,
     pub(crate) rush: Rush,
@@ -258,7 +260,12 @@ impl Execution {
             return;
         }
         self.groups_under_way += 1;
-        let work = group.write(Arc::clone(&self.parts.log), Arc::clone(&self.parts.dead)).into_actor(self);
+        let burial = Burial {
+            dead: Arc::clone(&self.parts.dead),
+            limits: Arc::clone(&self.parts.limits),
+            letter_bytes_max: self.parts.letter_bytes_max,
+        };
+        let work = group.write(Arc::clone(&self.parts.log), burial).into_actor(self);
         context.spawn(work.map(|settled, actor, context| match settled {
             Ok(settled) => {
                 actor.settle(settled);

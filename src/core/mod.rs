@@ -1,7 +1,8 @@
 //! The pure centre of pml: what the facts are and what follows from them.
 //!
 //! Pure means: no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
-//! records always give the same state. serde appears in `event/` only, where bytes become facts.
+//! records always give the same state. serde appears in `event/`, where bytes become facts, and in `redact/`,
+//! which looks into carried JSON.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `trace` (how an execution becomes one trace), `live` (which ones are told what comes next), `graph`, `capability`

@@ -1,7 +1,11 @@
 //! Why something an agent sent was not taken. A refusal is an ordinary value: it is reported to the sender, counted, and kept with
-//! the original bytes as a dead letter. Its text names the field and, where there is one, the limit.
+//! what was sent as a dead letter. Its text names the field and, where there is one, the limit.
 
 use super::id::{ExecutionId, StepId};
+use super::redact::{self, Redactor};
+
+/// Longest text that is quoted from what was sent.
+const QUOTED_BYTES_MAX: usize = 1_024;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -48,6 +52,38 @@ pub enum Refusal {
 impl Refusal {
     pub fn invalid(field: impl Into<String>, problem: impl ToString) -> Self {
         Self::Invalid { field: field.into(), problem: problem.to_string() }
+    }
+
+    /// The same without the secrets of what it quotes, and with quotations of bounded length.
+    #[must_use]
+    pub fn redacted(mut self, redactor: &Redactor) -> Self {
+        let clean = |text: &mut String| {
+            redactor.clean(text);
+            redact::cut(text, QUOTED_BYTES_MAX);
+        };
+        match &mut self {
+            Self::Malformed { field, problem } | Self::Invalid { field, problem } => {
+                clean(field);
+                clean(problem);
+            }
+            Self::UnknownKind { kind, .. } => clean(kind),
+            Self::UnknownVersion { version, .. } => clean(version),
+            Self::Missing { field } | Self::TooLong { field, .. } | Self::TooMany { field, .. } => clean(field),
+            Self::DependencyCycle { path } => clean(path),
+            // They quote ids that were checked, or nothing.
+            Self::NotPublishable { .. }
+            | Self::UnknownExecution { .. }
+            | Self::AlreadyStarted { .. }
+            | Self::AlreadyFinished { .. }
+            | Self::Closed { .. }
+            | Self::StepAlreadyStarted { .. }
+            | Self::StepAlreadyFinished { .. }
+            | Self::StepChangedTool { .. }
+            | Self::UnknownDependency { .. }
+            | Self::TooManySteps { .. }
+            | Self::TooManyOpen { .. } => {}
+        }
+        self
     }
 
     /// The field to look at, as a path into the event.

@@ -12,6 +12,7 @@ use crate::actors::execution::PublishError;
 use crate::ask::AskError;
 use crate::bus::BusError;
 use crate::config::Scope;
+use crate::core::redact::Redactor;
 use crate::log::ReadError;
 use crate::publisher::RedriveError;
 use crate::snapshot::SnapshotError;
@@ -100,7 +101,10 @@ impl ResponseError for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, "Bearer"));
         }
-        response.json(json!({"error": self.to_string()}))
+        // It may quote what was asked.
+        let mut error = self.to_string();
+        Redactor::builtin().clean(&mut error);
+        response.json(json!({"error": error}))
     }
 }
 

@@ -3,7 +3,7 @@
 //! # Layout
 //! `events`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `id_runs`: record id -> seq, the
 //! dedupe index, in sorted runs (`ids`). `dead`: refused
-//! events (see `dead`). `meta`: the format of the file, and the last number given to a dead letter. All tables change in the same
+//! events. `meta`: the format of the file, and about dead letters the last number given and how many bytes there are. All tables change in the same
 //! transaction.
 //!
 //! # Writing
@@ -16,6 +16,7 @@
 //! in memory (`recent`), so a live system decodes nothing it has just encoded.
 
 mod block;
+mod dead;
 mod ids;
 mod writer;
 
@@ -32,7 +33,7 @@ use super::{AppendError, Appended, EventLog, OpenError, ReadError};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
-use crate::dead::{DeadLetter, DeadLetters, NewDeadLetter};
+use crate::dead::{DeadLetters, DeadPage, NewDeadLetter};
 pub use block::scan;
 use ids::RUNS;
 use writer::{Encoded, Job, Writer};
@@ -42,7 +43,6 @@ pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("d
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 const FORMAT_KEY: &str = "format";
-const DEAD_LAST_KEY: &str = "dead_last";
 const FORMAT: u64 = 2;
 /// Format 1 had an entry of the tree for every id.
 const FORMAT_1_IDS: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
@@ -57,6 +57,8 @@ pub struct RedbOptions {
     pub queue_appends_max: usize,
     /// Dead letters kept; the oldest go first.
     pub dead_letters_max: usize,
+    /// Bytes of all dead letters together.
+    pub dead_bytes_max: u64,
 }
 
 pub struct RedbLog {
@@ -222,17 +224,8 @@ impl DeadLetters for RedbLog {
         self.submit(|reply| Job::Bury { letters, reply })
     }
 
-    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
-        self.query(move |database| {
-            let dead = database.begin_read().map_err(storage)?.open_table(DEAD).map_err(storage)?;
-            let mut letters = Vec::new();
-            for entry in dead.range(after.saturating_add(1)..).map_err(storage)?.take(limit) {
-                let (number, bytes) = entry.map_err(storage)?;
-                letters
-                    .push(DeadLetter::decode(number.value(), bytes.value()).map_err(|error| ReadError::Storage(error.into()))?);
-            }
-            Ok(letters)
-        })
+    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>> {
+        self.query(move |database| dead::list(database, after, limit))
     }
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
@@ -259,7 +252,7 @@ mod tests {
             drop(ids);
             transaction.commit().unwrap();
         }
-        let options = RedbOptions { group_records_max: 10, queue_appends_max: 10, dead_letters_max: 10 };
+        let options = RedbOptions { group_records_max: 10, queue_appends_max: 10, dead_letters_max: 10, dead_bytes_max: 1_000 };
         for _ in 0..2 {
             let log = RedbLog::open(directory.path(), options.clone(), Clock::system()).unwrap();
             assert_eq!(log.find(id(1)).await.unwrap(), Some(Seq(1)));

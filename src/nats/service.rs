@@ -14,6 +14,7 @@ use super::Nats;
 use crate::actors::graph_sync::Views;
 use crate::ask::models::models;
 use crate::ask::{AskError, Asker};
+use crate::core::redact::Redactor;
 use crate::gateway::answers::{self, Refused, question};
 
 /// What answers rest on.
@@ -115,6 +116,8 @@ impl From<AskError> for Refused {
     }
 }
 
-fn problem(code: usize, status: String) -> Error {
+fn problem(code: usize, mut status: String) -> Error {
+    // It may quote what was asked.
+    Redactor::builtin().clean(&mut status);
     Error { code, status }
 }

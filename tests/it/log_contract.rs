@@ -6,7 +6,8 @@ use pml::log::{MemoryLog, RedbLog, RedbOptions, SharedLog, contract};
 use tempfile::TempDir;
 
 pub(crate) fn redb(directory: &Path) -> RedbLog {
-    let options = RedbOptions { group_records_max: 100, queue_appends_max: 1_000, dead_letters_max: 5 };
+    let options =
+        RedbOptions { group_records_max: 100, queue_appends_max: 1_000, dead_letters_max: 5, dead_bytes_max: 1 << 20 };
     RedbLog::open(directory, options, Clock::system()).expect("the directory is ours")
 }
 
@@ -79,7 +80,7 @@ mod redb_log {
     fn a_log_in_use_cannot_be_opened_again() {
         let home = TempDir::new().unwrap();
         let _held = redb(home.path());
-        let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1 };
+        let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1, dead_bytes_max: 1 << 20 };
         assert!(matches!(RedbLog::open(home.path(), options, Clock::system()), Err(OpenError::InUse { .. })));
     }
 
@@ -95,7 +96,7 @@ mod redb_log {
         transaction.open_table(EVENTS).unwrap().insert("a", "b").unwrap();
         transaction.commit().unwrap();
         drop(database);
-        let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1 };
+        let options = RedbOptions { group_records_max: 1, queue_appends_max: 1, dead_letters_max: 1, dead_bytes_max: 1 << 20 };
         let refused = RedbLog::open(home.path(), options, Clock::system()).err();
         assert!(matches!(refused, Some(OpenError::NewerFormat { found: 3, known: 2, .. })), "{refused:?}");
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
@@ -105,7 +106,7 @@ mod redb_log {
     #[tokio::test]
     async fn an_append_refused_as_busy_is_not_written_and_all_others_are() {
         let home = TempDir::new().unwrap();
-        let options = RedbOptions { group_records_max: 1, queue_appends_max: 2, dead_letters_max: 1 };
+        let options = RedbOptions { group_records_max: 1, queue_appends_max: 2, dead_letters_max: 1, dead_bytes_max: 1 << 20 };
         let log = RedbLog::open(home.path(), options, Clock::system()).unwrap();
         let calls: Vec<_> = (0..500).map(|number| (number, log.append(vec![contract::fact(number)]))).collect();
         let mut refused = 0;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use redb::{Database, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{Database, WriteTransaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block::Outgoing;
 use super::ids::{self, RUNS, Standing};
-use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, META, RedbOptions};
+use super::{AppendError, Appended, RedbOptions, dead};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
@@ -179,8 +179,14 @@ impl Writer {
             for job in &mut group {
                 results.push(match job {
                     Job::Append { facts, .. } => self.append(&ids, &mut positions, facts),
-                    Job::Bury { letters, .. } => self.bury(transaction, letters)?,
-                    Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
+                    Job::Bury { letters, .. } => {
+                        dead::bury(transaction, letters, &self.options, &self.clock)?;
+                        Vec::new()
+                    }
+                    Job::Exhume { numbers, .. } => {
+                        dead::remove(transaction, numbers)?;
+                        Vec::new()
+                    }
                 });
             }
             ids.add(&mut runs, &positions)?;
@@ -221,35 +227,6 @@ impl Writer {
         }
         appended
     }
-
-    fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, redb::Error> {
-        let mut dead = transaction.open_table(DEAD)?;
-        let mut meta = transaction.open_table(META)?;
-        // Remembered apart from the letters: whoever still holds the number of a removed one must not hit another with it.
-        let mut number = meta.get(DEAD_LAST_KEY)?.map_or(0, |number| number.value());
-        for letter in letters {
-            number += 1;
-            dead.insert(number, letter.encode(self.clock.now()).as_slice())?;
-        }
-        meta.insert(DEAD_LAST_KEY, number)?;
-        let mut dropped = 0_usize;
-        while dead.len()? > self.options.dead_letters_max as u64 {
-            dead.pop_first()?;
-            dropped += 1;
-        }
-        if dropped > 0 {
-            tracing::warn!(dropped, kept = self.options.dead_letters_max, "dropped the oldest dead letters (dead.letters_max)");
-        }
-        Ok(Vec::new())
-    }
-}
-
-fn exhume(transaction: &WriteTransaction, numbers: &[u64]) -> Result<Vec<Appended>, redb::Error> {
-    let mut dead = transaction.open_table(DEAD)?;
-    for number in numbers {
-        dead.remove(number)?;
-    }
-    Ok(Vec::new())
 }
 
 fn fail_all(group: Vec<Job>, error: &impl std::fmt::Display) {
