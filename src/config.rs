@@ -12,6 +12,7 @@ use toml::{Table, Value};
 
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
+use crate::core::redact::Redactor;
 use layers::{invalid, merge, nested, read};
 
 /// The defaults, with every key and its meaning.
@@ -48,6 +49,7 @@ pub struct Config {
     pub limits: LimitKeys,
     pub log: Log,
     pub dead: Dead,
+    pub redact: Redact,
     pub execution: Execution,
     pub trace: Trace,
     pub graph_sync: GraphSync,
@@ -99,9 +101,10 @@ pub struct LimitKeys {
     pub open_executions_max: usize,
 }
 
-impl From<&LimitKeys> for Limits {
-    fn from(keys: &LimitKeys) -> Self {
+impl From<&Config> for Limits {
+    fn from(Config { limits: keys, redact, .. }: &Config) -> Self {
         Self {
+            redactor: Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read"),
             intent_bytes_max: keys.intent_bytes_max,
             text_bytes_max: keys.text_bytes_max,
             json_bytes_max: keys.json_bytes_max,
@@ -125,6 +128,14 @@ pub struct Log {
 #[serde(deny_unknown_fields)]
 pub struct Dead {
     pub letters_max: usize,
+    pub letter_bytes_max: usize,
+    pub bytes_max: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redact {
+    pub extra: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -336,6 +347,7 @@ impl Config {
             ("limits.open_executions_max", self.limits.open_executions_max),
             ("log.group_records_max", self.log.group_records_max),
             ("log.queue_appends_max", self.log.queue_appends_max),
+            ("dead.letter_bytes_max", self.dead.letter_bytes_max),
             ("execution.mailbox", self.execution.mailbox),
             ("execution.queue_events_max", self.execution.queue_events_max),
             ("trace.mailbox", self.trace.mailbox),
@@ -368,6 +380,13 @@ impl Config {
         if !self.http.listen.ip().is_loopback() && self.http.keys.is_empty() {
             let problem = format!("{} is not a loopback address; make an API key with `pml key` first", self.http.listen);
             return Err(ConfigError::Value { key: "http.listen", problem });
+        }
+        if self.dead.bytes_max < self.dead.letter_bytes_max as u64 {
+            let problem = "must be at least dead.letter_bytes_max, or a long letter could never be kept".to_owned();
+            return Err(ConfigError::Value { key: "dead.bytes_max", problem });
+        }
+        if let Err(error) = Redactor::with_extra(&self.redact.extra) {
+            return Err(ConfigError::Value { key: "redact.extra", problem: error.to_string() });
         }
         for key in &self.http.keys {
             if blake3::Hash::from_hex(&key.hash).is_err() {

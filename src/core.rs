@@ -1,7 +1,7 @@
 //! The pure core of pml: the facts, and the state and answers derived from them.
 //!
 //! Pure means no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
-//! records always give the same state. serde appears in `event/` only, where bytes become facts.
+//! records always give the same state. serde appears in `event/`, where bytes become facts, and in `redact/`, which reads carried JSON.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,

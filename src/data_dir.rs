@@ -18,6 +18,7 @@ pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbL
         group_records_max: config.log.group_records_max,
         queue_appends_max: config.log.queue_appends_max,
         dead_letters_max: config.dead.letters_max,
+        dead_bytes_max: config.dead.bytes_max,
         free_bytes_min: config.log.free_bytes_min,
     };
     check_not_vanished(directory)?;

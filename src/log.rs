@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 pub use condition::Condition;
-pub use dead::{DeadLetter, DeadLetters, NewDeadLetter};
+pub use dead::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
 pub use error::{AppendError, Damage, OpenError, ReadError};
 pub use foreign::Foreign;
 pub use jetstream::{JetStreamLog, StreamDeadLetters};

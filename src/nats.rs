@@ -64,8 +64,8 @@ impl Nats {
     }
 
     /// Creates the streams of the workspace, or checks that those there have the right settings.
-    pub async fn provision(&self, dead_letters_max: usize) -> Result<(), NatsError> {
-        let wanted = streams::wanted(&self.inner.subjects, &self.inner.settings, dead_letters_max);
+    pub async fn provision(&self, dead: &config::Dead) -> Result<(), NatsError> {
+        let wanted = streams::wanted(&self.inner.subjects, &self.inner.settings, dead);
         let jetstream = self.inner.jetstream.clone();
         self.run(async move {
             for config in wanted {

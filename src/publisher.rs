@@ -117,7 +117,7 @@ impl Publisher {
             Ok(()) => Incoming { content: Ok(Arc::new(fact)), original: None },
             Err(refusal) => {
                 let original = cloud::to_structured(&fact).to_string().into_bytes().into();
-                Incoming { content: Err(Box::new(refusal)), original: Some(original) }
+                Incoming { content: Err(Box::new(refusal.redacted(&self.limits.redactor))), original: Some(original) }
             }
         };
         self.submit(facts.into_iter().map(check).collect(), "library").await

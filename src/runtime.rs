@@ -143,7 +143,7 @@ impl Runtime {
     /// Connects to NATS, creates or checks the streams, and starts the actors of `roles` with their doors.
     pub async fn start_on_nats(config: &Config, clock: Clock, roles: Roles) -> Result<Self, StartError> {
         let nats = Nats::connect(&config.nats, subjects(config)?).await?;
-        nats.provision(config.dead.letters_max).await?;
+        nats.provision(&config.dead).await?;
         let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
         let mut on_nats = OnNats::default();
         if roles.contains(Role::Execution) {
@@ -212,7 +212,7 @@ impl Runtime {
         roles: Roles,
     ) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new());
-        let limits = Arc::new(Limits::from(&config.limits));
+        let limits = Arc::new(Limits::from(config));
         let (stop, stopping) = watch::channel(false);
         let store = Store::configured(config)?;
         let begin = snapshot::to_start_from(&store, log.as_ref()).await;

@@ -32,7 +32,7 @@ use crate::metrics::{ByKind, ByReason, Metrics};
 use crate::publisher::{Announce, Publish, PublishError, Verdict};
 use crate::views::Views;
 use admission::Admission;
-use group::{Group, Settled};
+use group::{Burial, Group, Settled};
 use reorder::Reorder;
 
 /// Groups handed to the log and not yet acknowledged. Those that wait for the log's writer share its next commit.
@@ -54,6 +54,7 @@ pub(crate) struct ExecutionParts {
     pub(crate) clock: Clock,
     pub(crate) limits: Arc<Limits>,
     pub(crate) settings: config::Execution,
+    pub(crate) letter_bytes_max: usize,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) address: Announce,
     pub(crate) burst: Burst,
@@ -206,7 +207,12 @@ impl Execution {
             return;
         }
         self.groups_under_way += 1;
-        let work = group.write(Arc::clone(&self.parts.log), Arc::clone(&self.parts.dead)).into_actor(self);
+        let burial = Burial {
+            dead: Arc::clone(&self.parts.dead),
+            limits: Arc::clone(&self.parts.limits),
+            letter_bytes_max: self.parts.letter_bytes_max,
+        };
+        let work = group.write(Arc::clone(&self.parts.log), burial).into_actor(self);
         context.spawn(work.map(|settled, actor, context| match settled {
             Ok(settled) => {
                 actor.settle(settled);

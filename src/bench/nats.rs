@@ -228,7 +228,7 @@ pub async fn replay(config: &Config, program: &Path, scratch: &Path, events: usi
     let server = Server::start(program, &scratch.join("replay"))?;
     let config = config_for(&server, config, AppendMode::Pipelined);
     let nats = connect(&config).await?;
-    nats.provision(config.dead.letters_max).await?;
+    nats.provision(&config.dead).await?;
     let log: Arc<dyn EventLog> =
         Arc::new(JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?);
     let records = replay::write_history(log.as_ref(), events).await?;

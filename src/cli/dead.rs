@@ -12,8 +12,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
 use crate::gateway::http::DeadLetterDto;
-use crate::log::StreamDeadLetters;
-use crate::log::{DeadLetter, DeadLetters};
+use crate::log::{DeadLetters, DeadPage, StreamDeadLetters};
 use crate::nats::Repeats;
 
 /// Letters read at once when all are sent again.
@@ -55,20 +54,24 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 }
 
 async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Outcome {
-    let shown = |letters: Vec<DeadLetter>| letters.into_iter().map(|letter| json!(DeadLetterDto::from(letter))).collect();
-    let letters: Vec<Value> = match (&arguments.location.data, &arguments.location.nats) {
-        (Some(directory), _) => {
-            shown(open_existing(directory, config)?.list(0, arguments.limit).await.map_err(anyhow::Error::from)?)
-        }
-        (None, Some(urls)) => {
-            let dead = StreamDeadLetters::new(connect(urls, config).await?, Clock::system());
-            shown(dead.list(0, arguments.limit).await.map_err(anyhow::Error::from)?)
-        }
-        (None, None) => {
-            let answer = Remote::new(&arguments.location, config).get(&format!("/v1/dead?limit={}", arguments.limit))?;
-            answer["dead"].as_array().cloned().unwrap_or_default()
-        }
+    let store: Option<Box<dyn DeadLetters>> = match (&arguments.location.data, &arguments.location.nats) {
+        (Some(directory), _) => Some(Box::new(open_existing(directory, config)?)),
+        (None, Some(urls)) => Some(Box::new(StreamDeadLetters::new(connect(urls, config).await?, Clock::system()))),
+        (None, None) => None,
     };
+    let (mut letters, mut after): (Vec<Value>, _) = (Vec::new(), Some(0));
+    while let Some(number) = after.filter(|_| letters.len() < arguments.limit) {
+        let limit = arguments.limit - letters.len();
+        if let Some(store) = &store {
+            let page = store.list(number, limit).await.map_err(anyhow::Error::from)?;
+            letters.extend(page.letters.into_iter().map(|letter| json!(DeadLetterDto::from(letter))));
+            after = page.next;
+        } else {
+            let page = Remote::new(&arguments.location, config).get(&format!("/v1/dead?after={number}&limit={limit}"))?;
+            letters.extend(page["dead"].as_array().cloned().unwrap_or_default());
+            after = page["next"].as_u64();
+        }
+    }
     output.json(&json!({"dead": letters}));
     if letters.is_empty() {
         output.say("no refused events");
@@ -106,15 +109,19 @@ fn redrive(arguments: &RedriveArguments, config: &Config, output: &Output) -> Ou
 async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
     let dead = StreamDeadLetters::new(nats.clone(), Clock::system());
-    let (mut after, mut sent, mut unreadable) = (0, Vec::new(), Vec::new());
-    loop {
-        let mut page = dead.list(after, PAGE_LETTERS).await.map_err(anyhow::Error::from)?;
-        let Some(last) = page.last() else { break };
-        after = last.number;
+    let (mut after, mut sent, mut unreadable) = (Some(0), Vec::new(), Vec::new());
+    while let Some(number) = after {
+        let DeadPage { letters: mut page, next, .. } = dead.list(number, PAGE_LETTERS).await.map_err(anyhow::Error::from)?;
+        after = next;
         page.retain(|letter| numbers.is_empty() || numbers.contains(&letter.number));
         let mut facts: Vec<NewRecord> = Vec::new();
         let mut gone = Vec::new();
         for letter in page {
+            if let Some(len) = letter.letter.cut_from {
+                let error = format!("it was cut from {len} bytes and cannot be sent again");
+                unreadable.push(json!({"number": letter.number, "error": error}));
+                continue;
+            }
             match cloud::from_structured(&letter.letter.bytes, Clock::system().now()) {
                 Ok(fact) => {
                     facts.push(fact);

@@ -103,7 +103,7 @@ fn learn(
     train: &[TraceLine],
     learnt: impl Fn(),
 ) -> anyhow::Result<Index> {
-    let mut learner = Learner::new(embedder, Limits::from(&config.limits));
+    let mut learner = Learner::new(embedder, Limits::from(config));
     learner.templates(templates::load(&config.templates.path)?);
     learner.tools(tools)?;
     for trace in train {

@@ -14,6 +14,7 @@ use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, LogForked, NewRecord};
+use crate::core::redact::Redactor;
 use crate::data_dir::CONFIG_FILE;
 use crate::history::{Moment, Rebuild};
 use crate::private;
@@ -51,7 +52,7 @@ pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Confi
     let (seq, digest) = (parent.applied(), parent.digest().to_string());
     let path = fork.path().join(CONFIG_FILE);
     write_synced(&path, &settings).with_context(|| format!("cannot write {}", path.display()))?;
-    let event = LogForked { parent_seq: seq, parent_digest: digest.clone(), settings: arguments.set.clone() };
+    let event = LogForked { parent_seq: seq, parent_digest: digest.clone(), settings: shown(&arguments.set) };
     fork.append(forked(event, &Clock::system())).await?;
     let state = fork.finish().await?;
     let config_file = target.join(CONFIG_FILE);
@@ -64,6 +65,16 @@ pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Confi
     Ok(0)
 }
 
+/// Settings as the log may hold them: without passwords.
+fn shown(settings: &[(String, String)]) -> Vec<(String, String)> {
+    let clean = |(key, value): &(String, String)| {
+        let pair = Redactor::builtin().text(&format!("{key}={value}"));
+        let value = pair.as_ref().and_then(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap_or(value);
+        (key.clone(), value.to_owned())
+    };
+    settings.iter().map(clean).collect()
+}
+
 fn forked(event: LogForked, clock: &Clock) -> NewRecord {
     let event = Event::LogForked(event);
     NewRecord { id: clock.fresh_id(), time: clock.now(), source: "pml/fork".into(), causation: None, event }
@@ -73,4 +84,16 @@ fn write_synced(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = private::create_file(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_among_the_settings_are_not_recorded() {
+        let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let given = [set("nats.password", "hunter2"), set("trace.settle_ms", "7")];
+        assert_eq!(shown(&given), [set("nats.password", "[redacted]"), set("trace.settle_ms", "7")]);
+    }
 }

@@ -82,7 +82,7 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
 /// Through the work queue, as an agent on NATS would tell it; what becomes of the events is decided by whoever takes them there.
 async fn enqueue(urls: &str, traces: usize, events: &[NewRecord], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
-    nats.provision(config.dead.letters_max).await.map_err(anyhow::Error::from)?;
+    nats.provision(&config.dead).await.map_err(anyhow::Error::from)?;
     let bar = output.progress("importing", events.len() as u64);
     let mut total = Queued::default();
     for chunk in events.chunks(CHUNK_EVENTS) {

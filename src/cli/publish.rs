@@ -102,7 +102,7 @@ fn from_file(file: Option<&Path>) -> anyhow::Result<(&'static str, Vec<Vec<u8>>)
 /// Onto the work queue, in whose subjects the kind of an event stands: so each must at least read as an event.
 async fn enqueue(urls: &str, facts: &[NewRecord], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
-    nats.provision(config.dead.letters_max).await.map_err(anyhow::Error::from)?;
+    nats.provision(&config.dead).await.map_err(anyhow::Error::from)?;
     let Queued { queued, duplicate } = nats.enqueue(facts, Repeats::Dropped).await.map_err(anyhow::Error::from)?;
     output.json(&json!({"queued": queued, "duplicate": duplicate}));
     output.say(format!("{queued} on the work queue, {duplicate} were there already"));

@@ -147,7 +147,7 @@ pub(super) fn open_existing(directory: &Path, config: &Config) -> anyhow::Result
 /// Connects to NATS, and makes the streams of the workspace if they are missing.
 pub(super) async fn open_on_nats(urls: &str, config: &Config) -> anyhow::Result<JetStreamLog> {
     let nats = connect(urls, config).await?;
-    nats.provision(config.dead.letters_max).await?;
+    nats.provision(&config.dead).await?;
     Ok(JetStreamLog::open(nats, config.log.queue_appends_max, Clock::system()).await?)
 }
 

@@ -133,9 +133,11 @@ mod tests {
     use super::*;
     use crate::core::event::{NewRecord, TraceCompleted};
     use crate::core::id::RecordId;
+    use crate::core::redact::Redactor;
     use crate::core::time::Timestamp;
 
     const LIMITS: Limits = Limits {
+        redactor: Redactor::builtin(),
         intent_bytes_max: 100,
         text_bytes_max: 100,
         json_bytes_max: 100,

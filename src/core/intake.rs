@@ -1,15 +1,19 @@
 //! What every event passes before anything else sees it, whatever door it came through: is it ours to take, is it within the
 //! limits, does it make sense by itself. Whether it fits the execution it belongs to is decided in `execution`.
 
+mod clean;
+
 use super::event::{CapabilityDeclared, Event, NewRecord, StepFinished};
 use super::graph::edge::EdgeKind;
 use super::id::StepId;
-use super::redact;
+use super::redact::Redactor;
 use super::refusal::Refusal;
 
-/// Sizes beyond which input is refused. The names are the keys of `[limits]` in the configuration, where the defaults stand.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the intake goes by: sizes beyond which input is refused, named like the keys of `[limits]` in the configuration, where the
+/// defaults stand; and what is replaced in texts.
+#[derive(Clone, Debug)]
 pub struct Limits {
+    pub redactor: Redactor,
     pub intent_bytes_max: usize,
     pub text_bytes_max: usize,
     pub json_bytes_max: usize,
@@ -42,7 +46,7 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
             within("data.intent", started.intent.len(), limits.intent_bytes_max, "limits.intent_bytes_max")?;
             optional_text("data.agent", started.agent.as_ref(), limits)?;
         }
-        Event::StepStarted(step) => clean_arguments(&mut step.arguments, limits)?,
+        Event::StepStarted(step) => json("data.arguments", step.arguments.as_ref(), limits)?,
         Event::StepFinished(step) => check_step(step, limits)?,
         Event::ExecutionFinished(finished) => {
             optional_text("data.error", finished.error.as_ref(), limits)?;
@@ -56,6 +60,8 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         | Event::PredictionServed(_)
         | Event::LogForked(_) => unreachable!("kinds that are not publishable were refused above"),
     }
+    clean::ids(record, &limits.redactor)?;
+    clean::texts(record, limits);
     Ok(())
 }
 
@@ -67,10 +73,7 @@ fn check_step(step: &mut StepFinished, limits: &Limits) -> Result<(), Refusal> {
         return Err(Refusal::DependencyCycle { path: format!("{0} -> {0}", step.step) });
     }
     optional_text("data.error_kind", step.error_kind.as_ref(), limits)?;
-    if let Some(summary) = &mut step.result_summary {
-        redact::cut(summary, limits.string_bytes_max);
-    }
-    clean_arguments(&mut step.arguments, limits)
+    json("data.arguments", step.arguments.as_ref(), limits)
 }
 
 fn check_capability(capability: &CapabilityDeclared, limits: &Limits) -> Result<(), Refusal> {
@@ -108,12 +111,6 @@ fn check_capability(capability: &CapabilityDeclared, limits: &Limits) -> Result<
     }
 }
 
-fn clean_arguments(arguments: &mut Option<super::event::Json>, limits: &Limits) -> Result<(), Refusal> {
-    json("data.arguments", arguments.as_ref(), limits)?;
-    *arguments = arguments.as_ref().map(|arguments| redact::redact(arguments, limits.string_bytes_max));
-    Ok(())
-}
-
 fn within(field: &str, len: usize, max: usize, key: &'static str) -> Result<(), Refusal> {
     if len <= max { Ok(()) } else { Err(Refusal::TooLong { field: field.to_owned(), len, max, key }) }
 }
@@ -143,6 +140,7 @@ mod tests {
     use crate::core::time::Timestamp;
 
     const LIMITS: Limits = Limits {
+        redactor: Redactor::builtin(),
         intent_bytes_max: 16,
         text_bytes_max: 12,
         json_bytes_max: 40,

@@ -1,7 +1,11 @@
-//! Refusals: the reasons why an event is not accepted. A refusal is reported to the sender, counted, and stored with the original
-//! bytes as a dead letter. Its text names the field and, where there is one, the limit.
+//! Refusals: the reasons why an event is not accepted. A refusal is reported to the sender, counted, and stored with the redacted
+//! event as a dead letter. Its text names the field and, where there is one, the limit.
 
 use super::id::{ExecutionId, StepId};
+use super::redact::{self, Redactor};
+
+/// Longest text that is quoted from what was sent.
+const QUOTED_BYTES_MAX: usize = 1_024;
 
 /// Why an event was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +54,38 @@ impl Refusal {
     /// An [`Self::Invalid`] field.
     pub fn invalid(field: impl Into<String>, problem: impl ToString) -> Self {
         Self::Invalid { field: field.into(), problem: problem.to_string() }
+    }
+
+    /// The refusal with secrets in what it quotes redacted, and quotations cut to a bounded length.
+    #[must_use]
+    pub fn redacted(mut self, redactor: &Redactor) -> Self {
+        let clean = |text: &mut String| {
+            redactor.clean(text);
+            redact::cut(text, QUOTED_BYTES_MAX);
+        };
+        match &mut self {
+            Self::Malformed { field, problem } | Self::Invalid { field, problem } => {
+                clean(field);
+                clean(problem);
+            }
+            Self::UnknownKind { kind, .. } => clean(kind),
+            Self::UnknownVersion { version, .. } => clean(version),
+            Self::Missing { field } | Self::TooLong { field, .. } | Self::TooMany { field, .. } => clean(field),
+            Self::DependencyCycle { path } => clean(path),
+            // They quote ids that were checked, or nothing.
+            Self::NotPublishable { .. }
+            | Self::UnknownExecution { .. }
+            | Self::AlreadyStarted { .. }
+            | Self::AlreadyFinished { .. }
+            | Self::Closed { .. }
+            | Self::StepAlreadyStarted { .. }
+            | Self::StepAlreadyFinished { .. }
+            | Self::StepChangedTool { .. }
+            | Self::UnknownDependency { .. }
+            | Self::TooManySteps { .. }
+            | Self::TooManyOpen { .. } => {}
+        }
+        self
     }
 
     /// The offending field, as a path into the event.

@@ -1,11 +1,18 @@
-//! Refused events, kept with the reason and the original bytes until somebody looks: `pml dead list`, `pml dead redrive`.
+//! Refused events, kept with the reason until somebody looks: `pml dead list`, `pml dead redrive`. What is kept is what was received,
+//! without its secrets, and cut if it is long.
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use crate::core::redact::{self, Redactor};
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
 use crate::log::{AppendError, ReadError};
+
+/// A page ends with the letter that brings it past this size.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Longest reason; a reason may quote what was sent.
+const MESSAGE_BYTES_MAX: usize = 4_096;
 
 /// An event that was refused, on its way into the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,25 +22,36 @@ pub struct NewDeadLetter {
     pub message: String,
     /// The door it came through: http, cli, nats.
     pub origin: String,
-    /// As it was received.
+    /// As it was received, without its secrets.
     pub bytes: Vec<u8>,
+    /// How long it was, if it was cut.
+    pub cut_from: Option<u64>,
 }
 
 impl NewDeadLetter {
-    pub fn new(refusal: &Refusal, origin: &str, bytes: Vec<u8>) -> Self {
+    /// Takes the secrets out of `received` and cuts it to `bytes_max`.
+    pub fn new(refusal: &Refusal, origin: &str, received: &[u8], redactor: &Redactor, bytes_max: usize) -> Self {
+        let clean = |text: &str| {
+            let mut text = redactor.text(text).unwrap_or_else(|| text.to_owned());
+            redact::cut(&mut text, MESSAGE_BYTES_MAX);
+            text
+        };
+        let (bytes, cut_from) = shortened(redactor.bytes(received), bytes_max);
         Self {
             reason: refusal.reason().to_owned(),
-            field: refusal.field().to_owned(),
-            message: refusal.to_string(),
+            field: clean(refusal.field()),
+            message: clean(&refusal.to_string()),
             origin: origin.to_owned(),
             bytes,
+            cut_from,
         }
     }
 
     pub(crate) fn encode(&self, at: Timestamp) -> Vec<u8> {
-        let Self { reason, field, message, origin, bytes } = self;
+        let Self { reason, field, message, origin, bytes, cut_from } = self;
         let stored = Stored { at_us: at.micros(), reason, field, message, origin, bytes };
-        postcard::to_stdvec(&stored).expect("writing to memory cannot fail")
+        // Letters written before letters were cut end here.
+        postcard::to_stdvec(&(stored, cut_from)).expect("writing to memory cannot fail")
     }
 }
 
@@ -47,7 +65,8 @@ pub struct DeadLetter {
 
 impl DeadLetter {
     pub(crate) fn decode(number: u64, bytes: &[u8]) -> Result<Self, postcard::Error> {
-        let stored: Stored<'_> = postcard::from_bytes(bytes)?;
+        let (stored, rest): (Stored<'_>, _) = postcard::take_from_bytes(bytes)?;
+        let cut_from = if rest.is_empty() { None } else { postcard::from_bytes(rest)? };
         Ok(Self {
             number,
             at: Timestamp::from_micros(stored.at_us),
@@ -57,6 +76,7 @@ impl DeadLetter {
                 message: stored.message.to_owned(),
                 origin: stored.origin.to_owned(),
                 bytes: stored.bytes.to_vec(),
+                cut_from,
             },
         })
     }
@@ -73,12 +93,49 @@ struct Stored<'a> {
     bytes: &'a [u8],
 }
 
-/// Where refused events rest. Bounded: the oldest give way.
+/// `bytes`, at most `max` of them before a marker that says how many are gone; and how many there were, if some are.
+pub(crate) fn shortened(bytes: Vec<u8>, max: usize) -> (Vec<u8>, Option<u64>) {
+    if bytes.len() <= max {
+        return (bytes, None);
+    }
+    let len = bytes.len() as u64;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    redact::cut(&mut text, max);
+    (text.into_bytes(), Some(len))
+}
+
+/// Some letters in order of arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadPage {
+    pub letters: Vec<DeadLetter>,
+    /// The number to continue after, unless these were the last.
+    pub next: Option<u64>,
+    bytes: usize,
+}
+
+impl DeadPage {
+    /// Whether a page of at most `limit` letters has room for one more.
+    pub(crate) fn has_room(&self, limit: usize) -> bool {
+        self.letters.len() < limit && self.bytes < PAGE_BYTES_MAX
+    }
+
+    pub(crate) fn push(&mut self, letter: DeadLetter) {
+        self.bytes += letter.letter.bytes.len();
+        self.letters.push(letter);
+    }
+
+    /// There are more letters after these.
+    pub(crate) fn goes_on(&mut self) {
+        self.next = self.letters.last().map(|letter| letter.number);
+    }
+}
+
+/// Where refused events rest. Bounded by number and by bytes: the oldest give way.
 pub trait DeadLetters: Send + Sync + 'static {
     fn bury(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>>;
 
-    /// In order of arrival, after `after`.
-    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>>;
+    /// In order of arrival, after `after`: `limit` letters, or fewer if those are long, but one if there is any.
+    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>>;
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>>;
 }

@@ -2,8 +2,8 @@
 //!
 //! # Layout
 //! `blocks`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `id_index`: record id -> seq, the
-//! dedupe index, in sorted runs (`ids`). `letters`: refused events (see `dead`). `meta`: the `format` of the file, and the last number
-//! given to a dead letter. All tables change in the same transaction.
+//! dedupe index, in sorted runs (`ids`). `letters`: dead letters. `meta`: the `format` of the file and, of the dead letters, the last
+//! number given, their count and their bytes. All tables change in the same transaction.
 //!
 //! # Writing
 //! Callers put their facts into a bounded queue and wait. The writer takes what is waiting, up to a limit, writes it as one durable
@@ -46,7 +46,7 @@ use super::{AppendError, Appended, Condition, Damage, EventLog, OpenError, ReadE
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
-use crate::log::{DeadLetter, DeadLetters, NewDeadLetter};
+use crate::log::{DeadLetters, DeadPage, NewDeadLetter};
 use crate::private;
 use block::Outgoing;
 pub use block::scan;
@@ -61,7 +61,6 @@ use writer::{Encoded, Job, Writer};
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("blocks");
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("letters");
 
-const DEAD_LAST_KEY: &str = "dead_last";
 /// Page cache; the default of a gigabyte is more than the whole program should use.
 const CACHE_BYTES: usize = 64 << 20;
 
@@ -75,6 +74,8 @@ pub struct RedbOptions {
     pub dead_letters_max: usize,
     /// With fewer bytes left on the file system the log says that it is low; zero: never.
     pub free_bytes_min: u64,
+    /// Bytes of all dead letters together.
+    pub dead_bytes_max: u64,
 }
 
 pub struct RedbLog {
@@ -257,7 +258,7 @@ impl DeadLetters for RedbLog {
         self.submit(|reply| Job::Bury { letters, reply })
     }
 
-    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
+    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>> {
         self.query(move |database| Ok(letters::list(database, after, limit)?))
     }
 

@@ -49,13 +49,20 @@ pub struct Difference {
     found: String,
 }
 
+impl Difference {
+    /// Whether it says only how much the stream may hold.
+    fn is_room(&self) -> bool {
+        ["max_msgs", "max_bytes"].contains(&self.setting)
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is {}, pml needs {}", self.setting, self.found, self.wanted)
     }
 }
 
-pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead_letters_max: usize) -> Vec<Config> {
+pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead: &config::Dead) -> Vec<Config> {
     let base = |kind: StreamKind, description: &str| Config {
         name: kind.name(subjects),
         subjects: vec![subjects.all(kind.word()).to_string()],
@@ -82,7 +89,8 @@ pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead_letters_
         Config {
             retention: RetentionPolicy::Limits,
             discard: DiscardPolicy::Old,
-            max_messages: i64::try_from(dead_letters_max).unwrap_or(i64::MAX),
+            max_messages: i64::try_from(dead.letters_max).unwrap_or(i64::MAX),
+            max_bytes: i64::try_from(dead.bytes_max).unwrap_or(i64::MAX),
             ..base(StreamKind::Dead, "pml: refused events")
         },
     ]
@@ -95,7 +103,14 @@ pub(super) async fn ensure(jetstream: &jetstream::Context, wanted: Config) -> Re
     loop {
         attempt += 1;
         let outcome = match jetstream.get_stream(&stream).await {
-            Ok(found) => return compare(&wanted, &found.cached_info().config),
+            Ok(found) => match differences(&wanted, &found.cached_info().config) {
+                found if found.is_empty() => return Ok(()),
+                // How much is kept of what was refused may change from one start to the next.
+                found if found.iter().all(Difference::is_room) && wanted.max_bytes > 0 => {
+                    jetstream.update_stream(&wanted).await.map(drop).map_err(Into::into)
+                }
+                differences => return Err(NatsError::Different { stream, differences }),
+            },
             Err(error) if is_missing(&error) => jetstream.create_stream(&wanted).await.map(drop).map_err(Into::into),
             Err(error) => Err(error.into()),
         };
@@ -112,7 +127,7 @@ fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-fn compare(wanted: &Config, found: &Config) -> Result<(), NatsError> {
+fn differences(wanted: &Config, found: &Config) -> Vec<Difference> {
     fn shown(config: &Config) -> [(&'static str, String); 12] {
         // Servers print "no limit" as 0 or -1.
         let limit = |value: i64| if value <= 0 { "unlimited".to_owned() } else { value.to_string() };
@@ -133,8 +148,7 @@ fn compare(wanted: &Config, found: &Config) -> Result<(), NatsError> {
     }
     let pairs = shown(wanted).into_iter().zip(shown(found));
     let differing = pairs.filter(|((_, wanted), (_, found))| wanted != found);
-    let differences: Vec<_> = differing.map(|((setting, wanted), (_, found))| Difference { setting, wanted, found }).collect();
-    if differences.is_empty() { Ok(()) } else { Err(NatsError::Different { stream: wanted.name.clone(), differences }) }
+    differing.map(|((setting, wanted), (_, found))| Difference { setting, wanted, found }).collect()
 }
 
 #[cfg(test)]
@@ -143,17 +157,17 @@ mod tests {
 
     fn log() -> Config {
         let subjects = Subjects::new("a".parse().unwrap());
-        let settings = crate::config::Config::load(None, []).unwrap().nats;
-        wanted(&subjects, &settings, 7).remove(1)
+        let config = crate::config::Config::load(None, []).unwrap();
+        wanted(&subjects, &config.nats, &config.dead).remove(1)
     }
 
     #[test]
     fn each_setting_that_differs_is_named() {
-        assert!(compare(&log(), &log()).is_ok());
+        assert_eq!(differences(&log(), &log()), []);
         let found = Config { num_replicas: 3, max_age: Duration::from_mins(1), max_messages: 0, ..log() };
-        let error = compare(&log(), &found).unwrap_err().to_string();
+        let error = NatsError::Different { stream: "pml_a_log".to_owned(), differences: differences(&log(), &found) };
         assert_eq!(
-            error,
+            error.to_string(),
             "the stream pml_a_log exists with other settings: replicas is 3, pml needs 1; max_age is 60 s, pml needs 0 s"
         );
     }

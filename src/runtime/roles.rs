@@ -60,6 +60,7 @@ impl Runtime {
             clock: self.clock.clone(),
             limits,
             settings: config.execution.clone(),
+            letter_bytes_max: config.dead.letter_bytes_max,
             metrics: Arc::clone(&self.metrics),
             address,
             burst: self.burst.clone(),

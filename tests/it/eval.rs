@@ -105,7 +105,7 @@ async fn evaluation_learns_from_the_log_that_the_actors_write() {
     let dataset = Dataset::load(home.path(), TRAIN, START).unwrap();
     let config = Config::load(None, []).unwrap();
     let embedder = embed::open(&config.embedding).unwrap();
-    let mut learner = Learner::new(&*embedder, Limits::from(&config.limits));
+    let mut learner = Learner::new(&*embedder, Limits::from(&config));
     let mut expected = learner.tools(&dataset.tools).unwrap();
 
     let log = Arc::new(MemoryLog::new(Clock::system()));

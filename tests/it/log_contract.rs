@@ -10,7 +10,13 @@ pub(crate) fn redb(directory: &Path) -> RedbLog {
 }
 
 pub(crate) fn options() -> RedbOptions {
-    RedbOptions { group_records_max: 100, queue_appends_max: 1_000, dead_letters_max: 5, free_bytes_min: 0 }
+    RedbOptions {
+        group_records_max: 100,
+        queue_appends_max: 1_000,
+        dead_letters_max: 5,
+        dead_bytes_max: 1 << 20,
+        free_bytes_min: 0,
+    }
 }
 
 /// One test per promise. The directory lives as long as the test.

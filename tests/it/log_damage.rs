@@ -5,8 +5,8 @@ use std::path::Path;
 use pml::clock::Clock;
 use pml::core::event::Record;
 use pml::core::id::{RecordId, Seq};
-use pml::log::{DeadLetter, DeadLetters};
 use pml::log::contract::fact;
+use pml::log::{DeadLetter, DeadLetters};
 use pml::log::{EventLog, RedbLog};
 use pml::snapshot::Store;
 use serde_json::Value;
@@ -42,7 +42,7 @@ async fn contents(log: &RedbLog) -> Option<(Vec<Record>, Vec<DeadLetter>)> {
     for number in (0..RECORDS).step_by(7) {
         log.find(fact(number).id).await.ok()??;
     }
-    Some((log.read(Seq::ZERO, usize::MAX).await.ok()?, log.list(0, 100).await.ok()?))
+    Some((log.read(Seq::ZERO, usize::MAX).await.ok()?, log.list(0, 100).await.ok()?.letters))
 }
 
 #[derive(Debug, Default)]

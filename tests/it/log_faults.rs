@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pml::publisher::PublishError;
 use pml::clock::{Clock, monotonic};
 use pml::core::id::Seq;
 use pml::log::contract::fact;
 use pml::log::{AppendError, Condition, EventLog, Faults, RedbLog, RedbOptions};
+use pml::publisher::PublishError;
 use tempfile::TempDir;
 
 use crate::embedded::Embedded;

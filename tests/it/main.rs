@@ -45,6 +45,7 @@ mod predict;
 mod prediction_clients;
 mod predictions;
 mod related;
+mod secrets;
 mod snapshot;
 mod snapshot_files;
 mod snapshot_serve;

@@ -12,11 +12,14 @@ use pml::bus::contract::{LagCount, upholds_the_contract};
 use pml::bus::{NatsBus, SharedBus};
 use pml::clock::Clock;
 use pml::config::{self, Secret};
-use pml::log::StreamDeadLetters;
+use pml::log::{DeadLetters, StreamDeadLetters};
 use pml::nats::{Nats, StreamKind};
 use tempfile::TempDir;
 
-use crate::dead_letters::{lists_page_by_page_and_removes, the_oldest_give_way};
+use crate::dead_letters::{
+    bury, letter, letters, list, lists_page_by_page_and_removes, long_letters_make_short_pages, the_oldest_give_way,
+    the_oldest_give_way_to_bytes,
+};
 use crate::nats_server::{NatsServer, connect, settings, shipped, subjects};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,9 +30,13 @@ async fn the_bus_on_nats_upholds_the_contract() {
     upholds_the_contract(make, LagCount::Approximate).await;
 }
 
+fn room(letters_max: usize) -> pml::config::Dead {
+    pml::config::Dead { letters_max, letter_bytes_max: 1 << 16, bytes_max: 1 << 20 }
+}
+
 async fn dead_letters(server: &NatsServer, letters_max: usize) -> StreamDeadLetters {
     let nats = Nats::connect(&settings(&[server.url()]), subjects()).await.unwrap();
-    nats.provision(letters_max).await.unwrap();
+    nats.provision(&room(letters_max)).await.unwrap();
     StreamDeadLetters::new(nats, Clock::system())
 }
 
@@ -39,19 +46,54 @@ async fn dead_letters_on_nats_are_listed_removed_and_bounded() {
     lists_page_by_page_and_removes(&dead_letters(&server, 100).await).await;
     let server = NatsServer::start();
     the_oldest_give_way(&dead_letters(&server, 3).await).await;
+    let server = NatsServer::start();
+    the_oldest_give_way_to_bytes(&dead_letters(&server, 1_000).await).await;
+}
+
+/// The limits of an earlier start give way to those of this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_room_for_dead_letters_follows_the_configuration() {
+    let server = NatsServer::start();
+    let nats = connect(&settings(&[server.url()])).await;
+    let more = pml::config::Dead { bytes_max: 10 << 20, ..room(1_000) };
+    nats.provision(&more).await.unwrap();
+    let name = nats.stream_name(StreamKind::Dead);
+    let config = nats.jetstream().get_stream(&name).await.unwrap().cached_info().config.clone();
+    assert_eq!((config.max_messages, config.max_bytes), (1_000, 10 << 20));
+    long_letters_make_short_pages(&StreamDeadLetters::new(nats, Clock::system())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_message_among_the_dead_letters_is_shown_as_one() {
+    let server = NatsServer::start();
+    let dead = dead_letters(&server, 100).await;
+    bury(&dead, ["a"]).await;
+    let nats = connect(&settings(&[server.url()])).await;
+    let subject = subjects().dead("anything").to_string();
+    let publish = nats.jetstream().publish(subject.clone(), "password=hunter2 \u{ff}".into()).await.unwrap();
+    publish.await.unwrap();
+    bury(&dead, ["b"]).await;
+    let listed = list(&dead, 0, 10).await;
+    assert_eq!([&listed[0].letter, &listed[2].letter], [&letter("a"), &letter("b")]);
+    let foreign = &listed[1].letter;
+    assert_eq!((foreign.reason.as_str(), foreign.bytes.as_slice()), ("foreign", "password=[redacted] \u{ff}".as_bytes()));
+    assert!(foreign.message.contains(&subject), "{}", foreign.message);
+    assert!(listed[0].at <= listed[1].at && listed[1].at <= listed[2].at);
+    dead.remove(vec![listed[1].number]).await.unwrap();
+    assert_eq!(letters(&list(&dead, 0, 10).await), ["a", "b"].map(letter));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_with_other_settings_is_an_error_that_says_how_it_differs() {
     let server = NatsServer::start();
     let nats = connect(&settings(&[server.url()])).await;
-    nats.provision(5).await.expect("what is there and right is left alone");
+    nats.provision(&room(5)).await.expect("what is there and right is left alone");
     let name = nats.stream_name(StreamKind::Dead);
     let stream = nats.jetstream().get_stream(&name).await.unwrap();
     let mut changed = stream.cached_info().config.clone();
     changed.max_age = Duration::from_hours(1);
     nats.jetstream().update_stream(&changed).await.unwrap();
-    let error = nats.provision(5).await.unwrap_err().to_string();
+    let error = nats.provision(&room(5)).await.unwrap_err().to_string();
     assert_eq!(error, format!("the stream {name} exists with other settings: max_age is 3600 s, pml needs 0 s"));
 }
 

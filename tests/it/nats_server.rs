@@ -138,6 +138,6 @@ pub(crate) fn subjects() -> Subjects {
 /// A connection with its streams in place.
 pub(crate) async fn connect(settings: &config::Nats) -> Nats {
     let nats = Nats::connect(settings, subjects()).await.unwrap();
-    nats.provision(5).await.unwrap();
+    nats.provision(&pml::config::Dead { letters_max: 5, letter_bytes_max: 1 << 16, bytes_max: 1 << 20 }).await.unwrap();
     nats
 }

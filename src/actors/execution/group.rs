@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::Item;
 use super::admission::{Admission, Decision};
 use crate::actors::ActorFailure;
 use crate::clock::Uptime;
 use crate::core::event::cloud;
 use crate::core::id::{ExecutionId, Seq};
+use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
 use crate::log::{Appended, SharedLog};
 use crate::log::{DeadLetters, NewDeadLetter};
@@ -90,7 +93,7 @@ impl Group {
     }
 
     /// The only write: append what was admitted, then bury what was refused, unless the log turns out to hold it already.
-    pub(super) async fn write(self, log: SharedLog, dead: Arc<dyn DeadLetters>) -> Result<Settled, ActorFailure> {
+    pub(super) async fn write(self, log: SharedLog, burial: Burial) -> Result<Settled, ActorFailure> {
         let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
         // Also when nothing was admitted: once this returns, the groups before this one are in the log, and what repeats an event of
         // theirs is found.
@@ -102,7 +105,7 @@ impl Group {
                 Verdict::Duplicate { seq }
             } else {
                 if !item.is_put_off_by(&refusal) {
-                    letters.push(NewDeadLetter::new(&refusal, item.origin, item.bytes()));
+                    letters.push((refusal.clone(), item.origin, item.bytes()));
                 }
                 Verdict::Refused(Box::new(refusal))
             };
@@ -116,10 +119,32 @@ impl Group {
             }
         }
         if !letters.is_empty() {
-            dead.bury(letters).await?;
+            burial.bury(letters).await?;
         }
         let appended = self.admitted.into_iter().zip(positions).collect();
         Ok(Settled { based_on: self.based_on, appended, refused, waiting })
+    }
+}
+
+/// Where refused events go, and what is kept of them.
+pub(super) struct Burial {
+    pub(super) dead: Arc<dyn DeadLetters>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) letter_bytes_max: usize,
+}
+
+impl Burial {
+    async fn bury(self, refused: Vec<(Refusal, &'static str, Bytes)>) -> Result<(), ActorFailure> {
+        let Self { dead, limits, letter_bytes_max } = self;
+        // Looking through megabytes takes milliseconds, and this thread has others to answer.
+        let letters = tokio::task::spawn_blocking(move || {
+            let letter = |(refusal, origin, bytes): (Refusal, &str, Bytes)| {
+                NewDeadLetter::new(&refusal, origin, &bytes, &limits.redactor, letter_bytes_max)
+            };
+            refused.into_iter().map(letter).collect()
+        });
+        let letters = letters.await.expect("redacting does not panic");
+        Ok(dead.bury(letters).await?)
     }
 }
 
@@ -141,11 +166,11 @@ impl Item {
     }
 
     /// The bytes to keep of a refused event.
-    fn bytes(&self) -> Vec<u8> {
+    fn bytes(&self) -> Bytes {
         match (&self.original, &self.content) {
-            (Some(bytes), _) => bytes.to_vec(),
-            (None, Ok(fact)) => cloud::to_structured(fact).to_string().into_bytes(),
-            (None, Err(_)) => Vec::new(),
+            (Some(bytes), _) => bytes.clone(),
+            (None, Ok(fact)) => cloud::to_structured(fact).to_string().into_bytes().into(),
+            (None, Err(_)) => Bytes::new(),
         }
     }
 }

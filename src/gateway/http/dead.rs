@@ -1,5 +1,7 @@
 //! Refused events: looking at them, and sending them again.
 
+use std::collections::BTreeSet;
+
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Json, Query};
 use serde::Deserialize;
@@ -8,6 +10,7 @@ use serde_json::json;
 use super::Gateway;
 use super::dto::{DeadLetterDto, PublishAnswer};
 use super::error::ApiError;
+use crate::log::{DeadLetter, DeadLetters, DeadPage};
 
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
@@ -21,13 +24,12 @@ pub(super) struct DeadQuery {
 
 pub(super) async fn list(query: Query<DeadQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let limit = query.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
-    let letters = gateway.dead.list(query.after.unwrap_or(0), limit).await?;
-    let next = letters.last().filter(|_| letters.len() == limit).map(|letter| letter.number);
+    let DeadPage { letters, next, .. } = gateway.dead.list(query.after.unwrap_or(0), limit).await?;
     let letters: Vec<DeadLetterDto> = letters.into_iter().map(Into::into).collect();
     Ok(HttpResponse::Ok().json(json!({"dead": letters, "next": next})))
 }
 
-/// Which letters to send again; all of them (up to a page, and to a batch) if none is named.
+/// Which letters to send again; all that are whole (up to a page, and to a batch) if none is named.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Redrive {
@@ -35,18 +37,54 @@ pub(super) struct Redrive {
 }
 
 pub(super) async fn redrive(request: Json<Redrive>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let wanted = |number: u64| request.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number));
-    let mut letters = gateway.dead.list(0, usize::MAX).await?;
-    letters.retain(|letter| wanted(letter.number));
-    if let Some(missing) =
-        request.numbers.iter().flatten().find(|number| letters.iter().all(|letter| letter.number != **number))
-    {
-        return Err(ApiError::NotFound(format!("no dead letter has the number {missing}; nothing was sent")));
-    }
     // More than a batch would never find room where the queue is as short as the configuration allows.
-    letters.truncate(PAGE_MAX.min(gateway.settings.batch_events_max));
+    let max = PAGE_MAX.min(gateway.settings.batch_events_max);
+    let letters = match &request.numbers {
+        Some(numbers) => named(gateway.dead.as_ref(), numbers.iter().copied().collect(), max).await?,
+        None => oldest(gateway.dead.as_ref(), max, gateway.settings.body_bytes_max).await?,
+    };
     let verdicts = gateway.publisher.redrive(gateway.dead.as_ref(), letters, gateway.clock.now()).await?;
     let (numbers, verdicts): (Vec<u64>, Vec<_>) = verdicts.into_iter().unzip();
     let answer = PublishAnswer::new(numbers.into_iter().map(|number| Some(number.to_string())).collect(), verdicts);
     Ok(HttpResponse::Ok().json(answer))
+}
+
+/// The letters with these numbers, up to `max`, page by page. All must be there and whole.
+async fn named(dead: &dyn DeadLetters, mut numbers: BTreeSet<u64>, max: usize) -> Result<Vec<DeadLetter>, ApiError> {
+    let mut found = Vec::new();
+    let mut after = numbers.first().map(|first| first.saturating_sub(1));
+    while let Some(number) = after {
+        let page = dead.list(number, PAGE_MAX).await?;
+        for letter in page.letters.into_iter().filter(|letter| numbers.remove(&letter.number)) {
+            if let Some(len) = letter.letter.cut_from {
+                let problem = format!("{} was cut from {len} bytes and cannot be sent again; nothing was sent", letter.number);
+                return Err(ApiError::BadRequest { field: "numbers", problem });
+            }
+            if found.len() < max {
+                found.push(letter);
+            }
+        }
+        after = page.next.filter(|_| !numbers.is_empty());
+    }
+    match numbers.first() {
+        Some(missing) => Err(ApiError::NotFound(format!("no dead letter has the number {missing}; nothing was sent"))),
+        None => Ok(found),
+    }
+}
+
+/// The oldest letters that are whole, up to `max` and to `bytes_max`.
+async fn oldest(dead: &dyn DeadLetters, max: usize, bytes_max: usize) -> Result<Vec<DeadLetter>, ApiError> {
+    let (mut found, mut bytes, mut after) = (Vec::new(), 0, Some(0));
+    while let Some(number) = after {
+        let page = dead.list(number, PAGE_MAX).await?;
+        for letter in page.letters.into_iter().filter(|letter| letter.letter.cut_from.is_none()) {
+            bytes += letter.letter.bytes.len();
+            if found.len() == max || bytes > bytes_max && !found.is_empty() {
+                return Ok(found);
+            }
+            found.push(letter);
+        }
+        after = page.next;
+    }
+    Ok(found)
 }

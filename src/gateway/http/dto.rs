@@ -128,8 +128,11 @@ pub(crate) struct DeadLetterDto {
     field: String,
     message: String,
     origin: String,
-    /// The event as received; bytes that are not UTF-8 are shown as replacement characters.
+    /// The event as received, with secrets redacted; bytes that are not UTF-8 are shown as replacement characters.
     event: String,
+    /// How many bytes it had, if it was cut. It cannot be sent again then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_from: Option<u64>,
 }
 
 impl From<DeadLetter> for DeadLetterDto {
@@ -142,6 +145,7 @@ impl From<DeadLetter> for DeadLetterDto {
             message: letter.message,
             origin: letter.origin,
             event: String::from_utf8_lossy(&letter.bytes).into_owned(),
+            cut_from: letter.cut_from,
         }
     }
 }

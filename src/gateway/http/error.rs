@@ -11,6 +11,7 @@ use crate::ask::AskError;
 use crate::ask::catalogue::Refused;
 use crate::bus::BusError;
 use crate::config::Scope;
+use crate::core::redact::Redactor;
 use crate::log::ReadError;
 use crate::publisher::PublishError;
 use crate::publisher::RedriveError;
@@ -104,7 +105,10 @@ impl ResponseError for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, "Bearer"));
         }
-        response.json(json!({"error": self.to_string()}))
+        // It may quote what was asked.
+        let mut error = self.to_string();
+        Redactor::builtin().clean(&mut error);
+        response.json(json!({"error": error}))
     }
 }
 

@@ -10,6 +10,7 @@ use super::Gateway;
 use super::dto::PublishAnswer;
 use super::error::{ApiError, retry_after};
 use crate::core::event::cloud;
+use crate::core::redact::Redactor;
 use crate::core::refusal::Refusal;
 use crate::publisher::{Incoming, Verdict};
 
@@ -25,7 +26,8 @@ pub(super) async fn post_events(
     let announced = request.headers().get(CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
     let body = read_body(payload, announced.unwrap_or(0), gateway.settings.body_bytes_max).await?;
     let items = read_events(&request, &body, &gateway)?;
-    let ids: Vec<Option<String>> = items.iter().map(given_id).collect();
+    let redactor = &gateway.publisher.limits().redactor;
+    let ids: Vec<Option<String>> = items.iter().map(|item| given_id(item, redactor)).collect();
     let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
     let all_refused = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Refused(_)));
     let later = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
@@ -80,7 +82,7 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
             } else {
                 match split_batch(body) {
                     Ok(events) => events.into_iter().map(structured).collect(),
-                    Err(refusal) => vec![Incoming { content: Err(Box::new(refusal)), original: Some(body.clone()) }],
+                    Err(refusal) => vec![Incoming::received(Err(refusal), body.clone(), gateway.publisher.limits())],
                 }
             }
         }
@@ -118,11 +120,12 @@ fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
 }
 
 /// The id as the sender wrote it, also of an event that was refused.
-fn given_id(item: &Incoming) -> Option<String> {
+fn given_id(item: &Incoming, redactor: &Redactor) -> Option<String> {
     if let Ok(fact) = &item.content {
         Some(fact.id.to_string())
     } else {
         let event: serde_json::Value = serde_json::from_slice(item.original.as_ref()?).ok()?;
-        Some(event.get("id")?.as_str()?.to_owned())
+        let id = event.get("id")?.as_str()?;
+        Some(redactor.text(id).unwrap_or_else(|| id.to_owned()))
     }
 }

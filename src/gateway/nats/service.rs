@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::ask::Asker;
 use crate::ask::catalogue::{self, Refused, question};
 use crate::ask::models::models;
+use crate::core::redact::Redactor;
 use crate::nats::Nats;
 use crate::views::Views;
 
@@ -106,6 +107,8 @@ fn respond(payload: &[u8], answer: Answer, known: &Known) -> Result<Bytes, Error
     }
 }
 
-fn problem(code: usize, status: String) -> Error {
+fn problem(code: usize, mut status: String) -> Error {
+    // It may quote the question.
+    Redactor::builtin().clean(&mut status);
     Error { code, status }
 }

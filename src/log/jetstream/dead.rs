@@ -1,5 +1,5 @@
-//! Refused events on the `dead` stream: the original bytes as they came, why and whence as headers. A letter's number is its
-//! position in the stream, so none is ever given twice.
+//! Refused events on the `dead` stream: what was sent as the payload, why and whence as headers. A letter's number is its position in
+//! the stream, so none is ever given twice. Others may write to its subjects too: what has no such headers is shown as foreign.
 
 use std::time::Duration;
 
@@ -11,9 +11,11 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 
 use crate::clock::Clock;
+use crate::core::redact::Redactor;
 use crate::core::time::Timestamp;
+use crate::log::dead::shortened;
 use crate::log::{AppendError, ReadError};
-use crate::log::{DeadLetter, DeadLetters, NewDeadLetter};
+use crate::log::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
 use crate::nats::{Nats, StreamKind};
 use crate::subject::Subjects;
 
@@ -22,10 +24,14 @@ const REASON: &str = "Pml-Reason";
 const FIELD: &str = "Pml-Field";
 const MESSAGE: &str = "Pml-Message";
 const ORIGIN: &str = "Pml-Origin";
+const CUT_FROM: &str = "Pml-Cut-From";
+/// The reason of what pml did not write, and how much of it is shown.
+const FOREIGN: &str = "foreign";
+const FOREIGN_BYTES_MAX: usize = 64 << 10;
 /// How long a page of letters may take.
 const PAGE_PATIENCE: Duration = Duration::from_secs(10);
-/// Messages fetched at once.
-const FETCH_MAX: usize = 500;
+/// Messages fetched at once; a letter has some dozens of kilobytes at most.
+const FETCH_MAX: usize = 50;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -49,7 +55,7 @@ impl DeadLetters for StreamDeadLetters {
         async { burying.await.map_err(AppendError::Indeterminate) }.boxed()
     }
 
-    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<Vec<DeadLetter>, ReadError>> {
+    fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>> {
         let (jetstream, stream) = (self.nats.jetstream().clone(), self.nats.stream_name(StreamKind::Dead));
         let listing = self.nats.run(async move {
             let page = list(&jetstream, &stream, after, limit);
@@ -84,6 +90,9 @@ async fn bury(
         for (name, text) in texts {
             headers.insert(name, escaped(text).as_str());
         }
+        if let Some(len) = letter.cut_from {
+            headers.insert(CUT_FROM, len.to_string().as_str());
+        }
         let subject = subjects.dead(&letter.reason).as_str().to_owned();
         acknowledgements.push(jetstream.publish_with_headers(subject, headers, Bytes::from(letter.bytes)).await?);
     }
@@ -93,12 +102,12 @@ async fn bury(
     Ok(())
 }
 
-async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: usize) -> Result<Vec<DeadLetter>, Source> {
+async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: usize) -> Result<DeadPage, Source> {
     let stream = jetstream.get_stream(stream).await?;
     let state = &stream.cached_info().state;
-    let mut letters = Vec::new();
+    let mut page = DeadPage::default();
     if state.messages == 0 || after >= state.last_sequence {
-        return Ok(letters);
+        return Ok(page);
     }
     let consumer = stream
         .create_consumer(consumer::pull::Config {
@@ -110,17 +119,20 @@ async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: u
         })
         .await?;
     loop {
-        let wanted = limit.saturating_sub(letters.len()).min(FETCH_MAX);
-        if wanted == 0 {
-            break;
-        }
+        // One more than there is room for tells that there are more.
+        let wanted = limit.saturating_sub(page.letters.len()).saturating_add(1).min(FETCH_MAX);
         // Answers at once with what is there.
         let mut messages = consumer.fetch().max_messages(wanted).messages().await?;
-        let before = letters.len();
+        let before = page.letters.len();
         while let Some(message) = messages.next().await {
-            letters.push(read(&message?)?);
+            let message = message?;
+            if !page.has_room(limit) {
+                page.goes_on();
+                break;
+            }
+            page.push(read(&message)?);
         }
-        if letters.len() == before {
+        if page.letters.len() == before || page.next.is_some() {
             break;
         }
     }
@@ -128,25 +140,47 @@ async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: u
     if let Err(error) = stream.delete_consumer(name).await {
         tracing::debug!(%error, "a consumer stays until it is idle long enough");
     }
-    Ok(letters)
+    Ok(page)
 }
 
 fn read(message: &jetstream::Message) -> Result<DeadLetter, Source> {
+    let info = message.info()?;
     let header = |name: &str| {
         let value = message.headers.as_ref().and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str);
         unescaped(value.unwrap_or_default())
     };
+    let Ok(at) = header(AT).parse() else { return Ok(foreign(message, &info)) };
     Ok(DeadLetter {
-        number: message.info()?.stream_sequence,
-        at: header(AT).parse()?,
+        number: info.stream_sequence,
+        at,
         letter: NewDeadLetter {
             reason: header(REASON),
             field: header(FIELD),
             message: header(MESSAGE),
             origin: header(ORIGIN),
             bytes: message.payload.to_vec(),
+            cut_from: header(CUT_FROM).parse().ok(),
         },
     })
+}
+
+/// What somebody else put among the letters. It was not redacted on its way here, so it is on its way out.
+fn foreign(message: &jetstream::Message, info: &jetstream::message::Info<'_>) -> DeadLetter {
+    let redactor = Redactor::builtin();
+    let (bytes, cut_from) = shortened(redactor.bytes(&message.payload), FOREIGN_BYTES_MAX);
+    let micros = info.published.unix_timestamp_nanos() / 1_000;
+    DeadLetter {
+        number: info.stream_sequence,
+        at: Timestamp::from_micros(i64::try_from(micros).unwrap_or_default()),
+        letter: NewDeadLetter {
+            reason: FOREIGN.to_owned(),
+            field: String::new(),
+            message: format!("not written by pml: a message on {}", message.subject),
+            origin: FOREIGN.to_owned(),
+            bytes,
+            cut_from,
+        },
+    }
 }
 
 async fn remove(stream: &Stream, number: u64) -> Result<(), Source> {

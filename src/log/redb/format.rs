@@ -153,6 +153,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::core::event::{Event, NewRecord, Record, ToolRemoved};
     use crate::core::id::RecordId;
+    use crate::core::redact::Redactor;
     use crate::core::refusal::Refusal;
     use crate::core::time::Timestamp;
     use crate::log::EventLog;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     fn letter() -> NewDeadLetter {
-        NewDeadLetter::new(&Refusal::Missing { field: "data".to_owned() }, "http", b"{}".to_vec())
+        NewDeadLetter::new(&Refusal::Missing { field: "data".to_owned() }, "http", b"{}", &Redactor::builtin(), 100)
     }
 
     /// A file of an older format, with blocks of at most 7 records.
@@ -209,7 +210,13 @@ mod tests {
     }
 
     fn open(directory: &Path) -> Result<RedbLog, OpenError> {
-        let options = RedbOptions { group_records_max: 10, queue_appends_max: 10, dead_letters_max: 10, free_bytes_min: 0 };
+        let options = RedbOptions {
+            group_records_max: 10,
+            queue_appends_max: 10,
+            dead_letters_max: 10,
+            dead_bytes_max: 1_000,
+            free_bytes_min: 0,
+        };
         RedbLog::open(directory, options, Clock::system())
     }
 
@@ -223,7 +230,7 @@ mod tests {
                 let log = open(home.path()).unwrap();
                 assert_eq!(log.read(Seq::ZERO, usize::MAX).await.unwrap(), records());
                 assert_eq!(log.verify().await.unwrap(), Vec::<String>::new());
-                let letters = log.list(0, 10).await.unwrap();
+                let letters = log.list(0, 10).await.unwrap().letters;
                 assert_eq!((letters.len(), letters[0].number, &letters[0].letter), (1, 3, &letter()));
                 assert_eq!(log.append(vec![record(17).fact]).await.unwrap()[0].seq, Seq(17), "ids are known");
             }

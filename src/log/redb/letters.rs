@@ -1,27 +1,92 @@
-//! Dead letters in the file: each behind its checksum, and how many there are beside them, so that none gets lost unnoticed.
+//! Dead letters in the file: bounded by number and by bytes, each behind its checksum, and counted, so that none is lost unnoticed.
 
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
 use super::checksum::Of;
 use super::format::META;
-use super::{DEAD, StoreError};
-use crate::dead::DeadLetter;
-use crate::log::Damage;
+use super::{DEAD, RedbOptions, StoreError};
+use crate::clock::Clock;
+use crate::log::{Damage, DeadLetter, DeadPage, NewDeadLetter};
 
+/// The last number given to a letter: stored apart from the letters, so that the number of a removed one is never given again.
+const LAST_KEY: &str = "dead_last";
+const BYTES_KEY: &str = "dead_bytes";
 const COUNT_KEY: &str = "dead_count";
 
-/// In order of arrival, after `after`.
-pub(super) fn list(database: &Database, after: u64, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+type Letters<'a> = Table<'a, u64, &'static [u8]>;
+
+/// Stores letters; the oldest go while there are too many, or too many bytes of them.
+pub(super) fn bury(
+    transaction: &WriteTransaction,
+    letters: &[NewDeadLetter],
+    options: &RedbOptions,
+    clock: &Clock,
+) -> Result<(), StoreError> {
+    let mut dead = transaction.open_table(DEAD)?;
+    let mut meta = transaction.open_table(META)?;
+    let mut number = meta.get(LAST_KEY)?.map_or(0, |number| number.value());
+    let mut bytes = total_bytes(&meta, &dead)?;
+    for letter in letters {
+        number += 1;
+        let stored = Of::Letter.seal(number, &letter.encode(clock.now()));
+        bytes += stored.len() as u64;
+        dead.insert(number, stored.as_slice())?;
+    }
+    let mut dropped = 0_usize;
+    while dead.len()? > options.dead_letters_max as u64 || bytes > options.dead_bytes_max {
+        let Some((_, oldest)) = dead.pop_first()? else { break };
+        bytes = bytes.saturating_sub(oldest.value().len() as u64);
+        dropped += 1;
+    }
+    meta.insert(LAST_KEY, number)?;
+    meta.insert(BYTES_KEY, bytes)?;
+    if dropped > 0 {
+        tracing::warn!(dropped, bytes, "dropped the oldest dead letters (dead.letters_max, dead.bytes_max)");
+    }
+    Ok(())
+}
+
+pub(super) fn remove(transaction: &WriteTransaction, numbers: &[u64]) -> Result<(), StoreError> {
+    let mut dead = transaction.open_table(DEAD)?;
+    let mut meta = transaction.open_table(META)?;
+    let mut bytes = total_bytes(&meta, &dead)?;
+    for number in numbers {
+        if let Some(letter) = dead.remove(number)? {
+            bytes = bytes.saturating_sub(letter.value().len() as u64);
+        }
+    }
+    meta.insert(BYTES_KEY, bytes)?;
+    Ok(())
+}
+
+/// The bytes of all letters; computed once for a file that was written before they were counted.
+fn total_bytes(meta: &Table<'_, &'static str, u64>, dead: &Letters<'_>) -> Result<u64, StoreError> {
+    if let Some(bytes) = meta.get(BYTES_KEY)? {
+        return Ok(bytes.value());
+    }
+    let mut bytes = 0;
+    for letter in dead.iter()? {
+        bytes += letter?.1.value().len() as u64;
+    }
+    Ok(bytes)
+}
+
+/// A page of letters after number `after`, in order of arrival.
+pub(super) fn list(database: &Database, after: u64, limit: usize) -> Result<DeadPage, StoreError> {
     let transaction = database.begin_read()?;
-    let mut letters = Vec::new();
-    for entry in transaction.open_table(DEAD)?.range(after.saturating_add(1)..)?.take(limit) {
+    let mut page = DeadPage::default();
+    for entry in transaction.open_table(DEAD)?.range(after.saturating_add(1)..)? {
+        if !page.has_room(limit) {
+            page.goes_on();
+            break;
+        }
         let (number, bytes) = entry?;
-        letters.push(decode(number.value(), bytes.value())?);
+        page.push(decode(number.value(), bytes.value())?);
     }
-    if after == 0 && letters.len() < limit {
-        check_count(&transaction, letters.len() as u64)?;
+    if after == 0 && page.next.is_none() {
+        check_count(&transaction, page.letters.len() as u64)?;
     }
-    Ok(letters)
+    Ok(page)
 }
 
 fn decode(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
@@ -29,20 +94,20 @@ fn decode(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
     stored.and_then(|stored| DeadLetter::decode(number, stored).ok()).ok_or(Damage::Letter { number })
 }
 
-/// After letters came or went: notes how many there are.
+/// Stores the number of letters; called after letters came or went.
 pub(super) fn count(transaction: &WriteTransaction) -> Result<(), StoreError> {
     let letters = transaction.open_table(DEAD)?.len()?;
     transaction.open_table(META)?.insert(COUNT_KEY, letters)?;
     Ok(())
 }
 
-/// Whether `found` letters are all that there are.
+/// Checks that `found` letters are all that were stored.
 fn check_count(transaction: &ReadTransaction, found: u64) -> Result<(), StoreError> {
     let stored = transaction.open_table(META)?.get(COUNT_KEY)?.map_or(0, |count| count.value());
     if found == stored { Ok(()) } else { Err(Damage::Letters { stored, found }.into()) }
 }
 
-/// Reads all of them; answers what is damaged.
+/// Reads all letters; returns what is damaged.
 pub(super) fn verify(transaction: &ReadTransaction) -> Result<Vec<String>, StoreError> {
     let (mut found, mut problems) = (0, Vec::new());
     for entry in transaction.open_table(DEAD)?.iter()? {

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::WriteTransaction;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::block::Outgoing;
-use super::checksum::Of;
 use super::error::guarded;
 use super::file::LogFile;
-use super::format::META;
 use super::ids::{self, RUNS, Standing};
-use super::{AppendError, Appended, DEAD, DEAD_LAST_KEY, RedbOptions, StoreError, letters};
+use super::{AppendError, Appended, RedbOptions, StoreError, letters};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
@@ -197,8 +195,14 @@ impl Writer {
             for job in &mut group {
                 results.push(match job {
                     Job::Append { facts, .. } => self.append(&ids, &mut positions, facts),
-                    Job::Bury { letters, .. } => self.bury(transaction, letters)?,
-                    Job::Exhume { numbers, .. } => exhume(transaction, numbers)?,
+                    Job::Bury { letters, .. } => {
+                        letters::bury(transaction, letters, &self.options, &self.clock)?;
+                        Vec::new()
+                    }
+                    Job::Exhume { numbers, .. } => {
+                        letters::remove(transaction, numbers)?;
+                        Vec::new()
+                    }
                     Job::Reopen { generation, error } if *generation == self.file.generation() => {
                         return Err(StoreError::Closed(std::mem::take(error)));
                     }
@@ -247,35 +251,6 @@ impl Writer {
         }
         appended
     }
-
-    fn bury(&self, transaction: &WriteTransaction, letters: &[NewDeadLetter]) -> Result<Vec<Appended>, StoreError> {
-        let mut dead = transaction.open_table(DEAD)?;
-        let mut meta = transaction.open_table(META)?;
-        // Remembered apart from the letters: whoever still holds the number of a removed one must not hit another with it.
-        let mut number = meta.get(DEAD_LAST_KEY)?.map_or(0, |number| number.value());
-        for letter in letters {
-            number += 1;
-            dead.insert(number, Of::Letter.seal(number, &letter.encode(self.clock.now())).as_slice())?;
-        }
-        meta.insert(DEAD_LAST_KEY, number)?;
-        let mut dropped = 0_usize;
-        while dead.len()? > self.options.dead_letters_max as u64 {
-            dead.pop_first()?;
-            dropped += 1;
-        }
-        if dropped > 0 {
-            tracing::warn!(dropped, kept = self.options.dead_letters_max, "dropped the oldest dead letters (dead.letters_max)");
-        }
-        Ok(Vec::new())
-    }
-}
-
-fn exhume(transaction: &WriteTransaction, numbers: &[u64]) -> Result<Vec<Appended>, StoreError> {
-    let mut dead = transaction.open_table(DEAD)?;
-    for number in numbers {
-        dead.remove(number)?;
-    }
-    Ok(Vec::new())
 }
 
 /// Tells everybody that nothing was written, and hands back why.

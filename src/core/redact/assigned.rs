@@ -1,0 +1,248 @@
+//! `password=x`, `"token": "x"`, `--api-key x`, `Authorization: Bearer x`, `SECRET_KEY=x`: the value that follows the name of a
+//! secret.
+//!
+//! In a sentence (`the token is x`) only a long word that looks random is taken for one. Prose and code also put words after such names (`password: the one you chose`, `token = next_token()`), so the value is looked
+//! at too: what goes on as a sentence, names a type, is to be filled in, or is the result of a call, is no secret.
+
+use std::ops::Range;
+
+use super::names::{self, Degree};
+use super::text::is_placeholder;
+use super::tokens;
+
+/// Longest name that is looked at, on each side of the place where it was noticed.
+const NAME_LEN_MAX: usize = 64;
+/// Spaces between a name, its separator and its value.
+const SPACES_MAX: usize = 8;
+/// Words that stand for a value in descriptions and code.
+const NO_SECRETS: [&str; 36] = [
+    "a",
+    "an",
+    "any",
+    "are",
+    "array",
+    "bool",
+    "boolean",
+    "bytes",
+    "each",
+    "empty",
+    "enter",
+    "false",
+    "for",
+    "hidden",
+    "if",
+    "int",
+    "integer",
+    "invalid",
+    "is",
+    "it",
+    "missing",
+    "none",
+    "null",
+    "number",
+    "object",
+    "optional",
+    "redacted",
+    "required",
+    "self",
+    "str",
+    "string",
+    "text",
+    "the",
+    "true",
+    "undefined",
+    "your",
+];
+/// Schemes after which a header's secret begins.
+const SCHEMES: [&str; 8] = ["bearer", "basic", "token", "digest", "negotiate", "apikey", "key", "aws4-hmac-sha256"];
+
+/// How a name and its value are joined.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    /// `=`, `:=`, `=>`
+    Equals,
+    Colon,
+    /// A space after `--name`.
+    Flag,
+    /// `is`, `was`, or nothing but a space.
+    Words,
+}
+
+/// The value of the secret whose name stands at `at`.
+pub(super) fn value(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let left = bytes[floor..at].iter().rev().take(NAME_LEN_MAX).take_while(|byte| part(byte)).count();
+    let right = bytes[at..].iter().take(NAME_LEN_MAX).take_while(|byte| part(byte)).count();
+    let (start, end) = (at - left, at + right);
+    let name = text.get(start..end)?;
+    let degree = names::degree(name)?;
+    let (link, from) = link(text, end, name.starts_with("--"))?;
+    let environment = link == Link::Equals && is_environment(text, start, name);
+    let value = Value::read(text, from, environment)?;
+    let shown = text.get(value.range.clone())?;
+    let is_secret = match (degree, link) {
+        (_, Link::Words) => is_random_word(shown),
+        (Degree::Strong, _) => value.is_secret(text, shown, name, link),
+        (Degree::Short, _) => link != Link::Colon && !is_plain(shown) && value.is_secret(text, shown, name, link),
+        (Degree::Weak, _) => tokens::is_random(shown),
+    };
+    is_secret.then(|| if names::is_whole_line(name) { value.whole_line(text) } else { value.with_scheme(text, shown) })
+}
+
+/// How `name`, which ends at `end`, is joined with what follows, and where that begins.
+fn link(text: &str, end: usize, flag: bool) -> Option<(Link, usize)> {
+    let bytes = text.as_bytes();
+    let closed =
+        bytes[end..].iter().take(SPACES_MAX).take_while(|byte| matches!(byte, b'\\' | b'"' | b'\'' | b'`' | b']')).count();
+    let after = skip_spaces(bytes, end + closed);
+    let (link, next) = match bytes.get(after..)? {
+        [b':', b':' | b'/', ..] => return None,
+        [b':', b'=', ..] | [b'=', b'>' | b'=' | b'~', ..] => (Link::Equals, after + 2),
+        [b'=', ..] => (Link::Equals, after + 1),
+        [b':', ..] => (Link::Colon, after + 1),
+        _ if closed == 0 && after > end && flag => (Link::Flag, after),
+        _ if closed == 0 && after > end => (Link::Words, after + copula(&bytes[after..])),
+        _ => return None,
+    };
+    Some((link, skip_spaces(bytes, next)))
+}
+
+/// The length of "is " or "was ", if `bytes` begin with it.
+fn copula(bytes: &[u8]) -> usize {
+    [&b"is "[..], b"was ", b"is: ", b"to "].iter().find(|word| bytes.starts_with(word)).map_or(0, |word| word.len())
+}
+
+fn skip_spaces(bytes: &[u8], from: usize) -> usize {
+    from + bytes[from..].iter().take(SPACES_MAX).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+}
+
+/// Whether `name` is an environment variable at the beginning of its line; its value then ends with the word.
+fn is_environment(text: &str, start: usize, name: &str) -> bool {
+    let upper = name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let before = text[..start].trim_end_matches(' ');
+    upper && (before.is_empty() || before.ends_with(['\n', ';']) || before.ends_with("export") || before.ends_with("env"))
+}
+
+/// Whether `word` is what a short name has as a value in prose and code: letters in one case, or a number.
+fn is_plain(word: &str) -> bool {
+    let number = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    number || word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte == b'.')
+}
+
+struct Value {
+    range: Range<usize>,
+    quoted: bool,
+}
+
+impl Value {
+    /// The value that begins at `from`: up to the closing quote, or to the end of the word.
+    fn read(text: &str, from: usize, environment: bool) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let escapes = bytes.get(from..)?.iter().take(SPACES_MAX).take_while(|byte| **byte == b'\\').count();
+        let quote = bytes.get(from + escapes).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
+        if let Some(quote) = quote {
+            let start = from + escapes + 1;
+            if let Some(end) = closing(&bytes[start..], quote, escapes) {
+                return Some(Self { range: start..start + end, quoted: true });
+            }
+        }
+        let start = if quote.is_some() { from + escapes + 1 } else { from };
+        let ends =
+            |byte: &u8| byte.is_ascii_whitespace() || b"\"'`\\<>".contains(byte) || !environment && b"&,;|)}]".contains(byte);
+        // A placeholder such as `<token>` or `{token}` is a word of its own.
+        let open = bytes[start..].iter().take_while(|byte| matches!(byte, b'<' | b'{' | b'$' | b'(')).count();
+        let len = bytes[start + open..].iter().position(ends).unwrap_or(bytes.len() - start - open);
+        let mut end = start + open + len;
+        if open > 0 {
+            end += bytes[end..].iter().take(open).take_while(|byte| matches!(byte, b'>' | b'}' | b')')).count();
+        }
+        (end > start).then_some(Self { range: start..end, quoted: false })
+    }
+
+    fn is_secret(&self, text: &str, shown: &str, name: &str, link: Link) -> bool {
+        let harmless = |word: &str| NO_SECRETS.iter().any(|entry| word.eq_ignore_ascii_case(entry));
+        let word = shown.trim_end_matches(['.', ':', '!', '?']);
+        if harmless(word) || is_placeholder(shown) || names::is_count(name) && is_number(shown) || is_same(name, word) {
+            return false;
+        }
+        if self.quoted {
+            return true;
+        }
+        if shown.starts_with(['[', '{', '(', '|', '>', '%']) || word.is_empty() {
+            return false;
+        }
+        let next = text.as_bytes().get(self.range.end).copied();
+        // `next_token()`, `os.environ["TOKEN"]`: the word is code.
+        if next == Some(b'(') || shown.contains(['(', '[']) && !shown.starts_with(['$', '#']) {
+            return false;
+        }
+        link != Link::Colon || !self.is_prose(text, word)
+    }
+
+    /// Whether the value is a word of a sentence: letters only, with another word after it.
+    fn is_prose(&self, text: &str, word: &str) -> bool {
+        let scheme = SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
+        let letters = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphabetic() || matches!(c, '-' | '\'' | '/'));
+        let after = text[self.range.end..].trim_start_matches(['.', ',', ';', ')']);
+        let goes_on = after
+            .strip_prefix(' ')
+            .is_some_and(|after| after.trim_start().starts_with(|c: char| c.is_alphabetic() || c == '('));
+        !scheme && letters(word) && goes_on
+    }
+
+    /// The secret is what follows the name of a scheme.
+    fn with_scheme(self, text: &str, shown: &str) -> Range<usize> {
+        let scheme = SCHEMES.iter().any(|scheme| shown.eq_ignore_ascii_case(scheme));
+        let rest = &text.as_bytes()[self.range.end..];
+        if !scheme || self.quoted || rest.first() != Some(&b' ') {
+            return self.range;
+        }
+        let word = |byte: &u8| !byte.is_ascii_whitespace() && !b"\"'`\\<>".contains(byte);
+        let start = self.range.end + 1;
+        start..start + rest[1..].iter().take_while(|byte| word(byte)).count()
+    }
+
+    /// The rest of the line, or up to the quote that ends it; the name of the scheme stays.
+    fn whole_line(self, text: &str) -> Range<usize> {
+        if self.quoted {
+            return self.range;
+        }
+        let rest = &text.as_bytes()[self.range.start..];
+        let len = rest.iter().position(|byte| b"\r\n\"'`\\<>".contains(byte)).unwrap_or(rest.len());
+        let line = &text[self.range.start..self.range.start + len];
+        let scheme = line.split_once(' ').filter(|(word, _)| SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme)));
+        let start = self.range.start + scheme.map_or(0, |(word, _)| word.len() + 1);
+        start..self.range.start + line.trim_end().len()
+    }
+}
+
+/// Where the quote that opened before `bytes` is closed, on the same line. `escapes` backslashes stood before it.
+fn closing(bytes: &[u8], quote: u8, escapes: usize) -> Option<usize> {
+    let mut run = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'\\' => run += 1,
+            b'\n' => return None,
+            byte if *byte == quote && run <= escapes => return Some(at - run),
+            _ => run = 0,
+        }
+    }
+    None
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'_'))
+}
+
+/// Without the signs that end a sentence.
+fn is_random_word(word: &str) -> bool {
+    tokens::is_random(word.trim_end_matches(['.', ':', '!', '?']))
+}
+
+/// `password=password` hands a variable on.
+fn is_same(name: &str, word: &str) -> bool {
+    let last = name.rsplit(['.', '-']).next().unwrap_or_default();
+    let given = word.rsplit('.').next().unwrap_or_default();
+    last.eq_ignore_ascii_case(given)
+}

@@ -1,0 +1,195 @@
+//! Secrets that show by themselves what they are: tokens with a provider's public prefix, JSON web tokens, bot tokens.
+
+use std::ops::Range;
+
+/// What the characters after a prefix are.
+#[derive(Clone, Copy)]
+enum Body {
+    Alphanumeric,
+    /// Letters, digits, `_` and `-`.
+    Base64Url,
+    /// The same and `.`.
+    Dotted,
+    Hex,
+    Upper,
+}
+
+impl Body {
+    fn holds(self, byte: u8) -> bool {
+        match self {
+            Self::Alphanumeric => byte.is_ascii_alphanumeric(),
+            Self::Base64Url => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'),
+            Self::Dotted => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'),
+            Self::Hex => byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'),
+            Self::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+        }
+    }
+}
+
+/// Prefix, what follows it, and how much of it at least. As the providers publish them for secret scanners.
+const PREFIXES: &[(&str, Body, usize)] = &[
+    ("AKIA", Body::Upper, 16), // Amazon
+    ("ASIA", Body::Upper, 16),
+    ("ghp_", Body::Alphanumeric, 20), // GitHub
+    ("gho_", Body::Alphanumeric, 20),
+    ("ghu_", Body::Alphanumeric, 20),
+    ("ghs_", Body::Alphanumeric, 20),
+    ("ghr_", Body::Alphanumeric, 20),
+    ("github_pat_", Body::Base64Url, 20),
+    ("glpat-", Body::Dotted, 16), // GitLab
+    ("glrt-", Body::Base64Url, 16),
+    ("gldt-", Body::Base64Url, 16),
+    ("glcbt-", Body::Base64Url, 16),
+    ("glptt-", Body::Base64Url, 16),
+    ("xoxa-", Body::Base64Url, 10), // Slack
+    ("xoxb-", Body::Base64Url, 10),
+    ("xoxe-", Body::Base64Url, 10),
+    ("xoxe.", Body::Dotted, 10),
+    ("xoxo-", Body::Base64Url, 10),
+    ("xoxp-", Body::Base64Url, 10),
+    ("xoxr-", Body::Base64Url, 10),
+    ("xoxs-", Body::Base64Url, 10),
+    ("xapp-", Body::Base64Url, 10),
+    ("sk-", Body::Base64Url, 20),  // OpenAI, Anthropic (sk-ant-), OpenRouter (sk-or-) and others
+    ("AIza", Body::Base64Url, 30), // Google
+    ("ya29.", Body::Dotted, 20),
+    ("sk_live_", Body::Alphanumeric, 10), // Stripe
+    ("sk_test_", Body::Alphanumeric, 10),
+    ("rk_live_", Body::Alphanumeric, 10),
+    ("rk_test_", Body::Alphanumeric, 10),
+    ("pk_live_", Body::Alphanumeric, 10),
+    ("whsec_", Body::Alphanumeric, 20),
+    ("npm_", Body::Alphanumeric, 30), // npm
+    ("pypi-", Body::Base64Url, 30),   // Python package index
+    ("rubygems_", Body::Hex, 30),     // RubyGems
+    ("hf_", Body::Alphanumeric, 20),  // Hugging Face
+    ("SG.", Body::Dotted, 30),        // SendGrid
+    ("SK", Body::Hex, 32),            // Twilio
+    ("dop_v1_", Body::Hex, 32),       // DigitalOcean
+    ("doo_v1_", Body::Hex, 32),
+    ("dor_v1_", Body::Hex, 32),
+    ("shpat_", Body::Alphanumeric, 20), // Shopify
+    ("shpca_", Body::Alphanumeric, 20),
+    ("shppa_", Body::Alphanumeric, 20),
+    ("shpss_", Body::Alphanumeric, 20),
+    ("pml_", Body::Base64Url, 32),     // pml itself
+    ("gsk_", Body::Alphanumeric, 20),  // Groq
+    ("xai-", Body::Alphanumeric, 20),  // xAI
+    ("nvapi-", Body::Base64Url, 20),   // NVIDIA
+    ("pplx-", Body::Alphanumeric, 20), // Perplexity
+    ("r8_", Body::Alphanumeric, 30),   // Replicate
+    ("tvly-", Body::Base64Url, 20),    // Tavily
+    ("lsv2_", Body::Base64Url, 20),    // LangSmith
+    ("hvs.", Body::Base64Url, 20),     // HashiCorp Vault
+    ("hvb.", Body::Base64Url, 20),
+    ("hvr.", Body::Base64Url, 20),
+    ("dckr_pat_", Body::Base64Url, 20), // Docker
+    ("dckr_oat_", Body::Base64Url, 20),
+    ("glsa_", Body::Base64Url, 20),   // Grafana
+    ("sntrys_", Body::Base64Url, 20), // Sentry
+    ("sntryu_", Body::Hex, 32),
+    ("PMAK-", Body::Base64Url, 20),       // Postman
+    ("dapi", Body::Hex, 32),              // Databricks
+    ("figd_", Body::Base64Url, 20),       // Figma
+    ("lin_api_", Body::Alphanumeric, 20), // Linear
+    ("ntn_", Body::Alphanumeric, 30),     // Notion
+    ("secret_", Body::Alphanumeric, 40),
+    ("ATATT3", Body::Base64Url, 30), // Atlassian
+    ("ATCTT3", Body::Base64Url, 30),
+    ("NRAK-", Body::Upper, 20),        // New Relic
+    ("sbp_", Body::Hex, 32),           // Supabase
+    ("pscale_", Body::Dotted, 30),     // PlanetScale
+    ("xkeysib-", Body::Base64Url, 30), // Brevo
+    ("sq0csp-", Body::Base64Url, 30),  // Square
+    ("sq0atp-", Body::Base64Url, 20),
+    ("EAAAE", Body::Base64Url, 50),
+    ("EAAC", Body::Alphanumeric, 50),      // Meta
+    ("AGE-SECRET-KEY-1", Body::Upper, 30), // age
+    ("key-", Body::Hex, 32),               // Mailgun
+    ("rzp_live_", Body::Alphanumeric, 14), // Razorpay
+    ("dp.pt.", Body::Alphanumeric, 30),    // Doppler
+    ("dp.st.", Body::Dotted, 30),
+    ("fo1_", Body::Base64Url, 30),     // Fly
+    ("pat-", Body::Base64Url, 30),     // HubSpot and others
+    ("cfut_", Body::Alphanumeric, 30), // Cloudflare
+    ("vcp_", Body::Alphanumeric, 20),  // Vercel
+    ("OCGR", Body::Alphanumeric, 30),
+];
+/// Parts of a JSON web token: header, payload, signature; five where it is encrypted.
+const JWT_PART_MIN: usize = 8;
+/// A bot token of Telegram: the bot's number, a colon, 35 characters that begin with AA.
+const BOT_SECRET_LEN: usize = 35;
+
+/// The token that begins at `at`, or around it; nothing before `floor` belongs to it.
+pub(super) fn at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    if bytes.get(at + 1) == Some(&b':') {
+        return bot_token(bytes, at, floor);
+    }
+    if !begins_word(&bytes[floor..at]) {
+        return None;
+    }
+    let rest = &bytes[at..];
+    if rest.starts_with(b"eyJ") {
+        return web_token(rest).map(|len| at..at + len);
+    }
+    PREFIXES.iter().find_map(|(prefix, body, min)| {
+        let rest = rest.strip_prefix(prefix.as_bytes())?;
+        let len = run(rest, *body);
+        // A word such as `sk-learn-compatible-estimators` has no digits; a file name continues.
+        let drawn = rest[..len].iter().any(u8::is_ascii_digit);
+        (len >= *min && drawn).then(|| at..at + prefix.len() + trimmed(&rest[..len]))
+    })
+}
+
+/// Whether a word may begin after `before`. The letter of an escape such as `\n` in unparsed JSON does not belong to it.
+fn begins_word(before: &[u8]) -> bool {
+    match before {
+        [] | [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., last] => !last.is_ascii_alphanumeric(),
+    }
+}
+
+fn run(bytes: &[u8], body: Body) -> usize {
+    bytes.iter().position(|byte| !body.holds(*byte)).unwrap_or(bytes.len())
+}
+
+/// Without the full stop of a sentence.
+fn trimmed(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1)
+}
+
+/// The length of the JSON web token that `bytes` begin with.
+fn web_token(bytes: &[u8]) -> Option<usize> {
+    let header = run(bytes, Body::Base64Url);
+    let payload = bytes.get(header..)?.strip_prefix(b".").map(|rest| run(rest, Body::Base64Url))?;
+    let long = header >= JWT_PART_MIN && payload >= JWT_PART_MIN;
+    long.then(|| trimmed(&bytes[..run(bytes, Body::Dotted)]))
+}
+
+/// `at` is the last digit of the bot's number.
+fn bot_token(bytes: &[u8], at: usize, floor: usize) -> Option<Range<usize>> {
+    let number = bytes[floor..=at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let start = at + 1 - number;
+    let secret = run(&bytes[at + 2..], Body::Base64Url);
+    ((8..=12).contains(&number) && secret >= BOT_SECRET_LEN).then(|| start..at + 2 + secret)
+}
+
+/// Whether `word` looks drawn at random: long, of letters and digits in no order that a name or number has.
+pub(super) fn is_random(word: &str) -> bool {
+    const LEN_MIN: usize = 16;
+    let bytes = word.as_bytes();
+    let kinds = [u8::is_ascii_digit, u8::is_ascii_lowercase, u8::is_ascii_uppercase];
+    let [digits, lower, upper] = kinds.map(|kind| bytes.iter().filter(|byte| kind(byte)).count());
+    let base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-' | b'.' | b'~');
+    if bytes.len() < LEN_MIN || digits == 0 || lower + upper == 0 || !bytes.iter().all(base64) {
+        return false;
+    }
+    // A name with a number changes between letters and digits once or twice, a random word all the time.
+    let changes = bytes.array_windows().filter(|[one, next]| one.is_ascii_digit() != next.is_ascii_digit()).count();
+    changes >= 4 && distinct(bytes) >= 8
+}
+
+fn distinct(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0_u128, |seen, byte| seen | 1 << (byte & 127)).count_ones()
+}
