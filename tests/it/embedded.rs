@@ -70,7 +70,7 @@ impl Embedded {
                 Err(PublishError::Unknown) => unknown += 1,
                 Err(closed @ PublishError::Closed) => panic!("{closed}"),
                 Err(PublishError::Busy | PublishError::Failing | PublishError::NoRoom { .. }) => {
-                    tokio::time::sleep(Duration::from_millis(1)).await
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
         }
