@@ -1,16 +1,26 @@
 //! The in-process client: how everything inside this process publishes events, and what HTTP uses too.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::actors::execution::{Execution, Incoming, Publish, PublishError, Verdict};
 use crate::actors::turn::Turn;
+use crate::config;
 use crate::core::event::{NewRecord, cloud};
 use crate::core::intake::{self, Limits};
 use crate::core::time::Timestamp;
 use crate::dead::{DeadLetter, DeadLetters};
 use crate::log::AppendError;
+use crate::metrics::Metrics;
+
+/// How long a request waits for the execution actor to be there. The pauses between its lives are at most half as long.
+const ACTOR_WAIT: Duration = Duration::from_secs(10);
+/// How long the actor may take for its verdicts, beyond what it lets events wait for others. A log that takes this long is stuck.
+const VERDICT_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RedriveError {
@@ -27,6 +37,39 @@ pub struct Publisher {
     limits: Arc<Limits>,
     /// Whether this process is the one that takes events.
     turn: watch::Receiver<Turn>,
+    waiting: Arc<Waiting>,
+    actor_wait: Duration,
+    verdict_wait: Duration,
+    metrics: Arc<Metrics>,
+}
+
+/// What waits for its verdict, in bytes as received.
+struct Waiting {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl Waiting {
+    /// `None` if there is no room beside what waits already. What waits alone may be of any size: it would never find more room. What
+    /// was made in this process has no bytes as received, and is bounded by who made it.
+    fn take_room(self: &Arc<Self>, bytes: usize) -> Option<Room> {
+        let fits = |held: usize, sum: usize| bytes == 0 || held == 0 || sum <= self.bytes_max;
+        let grown = |held: usize| held.checked_add(bytes).filter(|sum| fits(held, *sum));
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
+        Some(Room { bytes, of: Arc::clone(self) })
+    }
+}
+
+/// The room that a request takes until it has its verdicts or is dropped.
+pub(crate) struct Room {
+    bytes: usize,
+    of: Arc<Waiting>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Publisher {
@@ -34,8 +77,12 @@ impl Publisher {
         address: watch::Receiver<Option<actix::Addr<Execution>>>,
         limits: Arc<Limits>,
         turn: watch::Receiver<Turn>,
+        settings: &config::Execution,
+        metrics: Arc<Metrics>,
     ) -> Self {
-        Self { address, limits, turn }
+        let waiting = Arc::new(Waiting { bytes: AtomicUsize::new(0), bytes_max: settings.queue_bytes_max });
+        let verdict_wait = VERDICT_WAIT + Duration::from_millis(settings.reorder_wait_ms);
+        Self { address, limits, turn, waiting, actor_wait: ACTOR_WAIT, verdict_wait, metrics }
     }
 
     /// Publishes events made in this process. When this returns, each is durably in the log or was refused.
@@ -55,10 +102,17 @@ impl Publisher {
         if !self.turn.borrow().is_held() {
             return Err(PublishError::Closed);
         }
+        let bytes = items.iter().filter_map(|item| item.original.as_ref()).map(bytes::Bytes::len).sum();
+        let Some(room) = self.waiting.take_room(bytes) else {
+            self.metrics.busy.inc();
+            return Err(PublishError::Busy);
+        };
         let mut address = self.address.clone();
-        let present = address.wait_for(Option::is_some).await.map_err(|_| PublishError::Closed)?.clone();
-        let actor = present.expect("waited for an address");
-        actor.send(Publish { items, origin }).await.unwrap_or(Err(PublishError::Unknown))
+        let present = timeout(self.actor_wait, address.wait_for(Option::is_some)).await.map_err(|_| PublishError::NotReady)?;
+        let actor = present.map_err(|_| PublishError::Closed)?.clone().expect("waited for an address");
+        // Who stops waiting here does not take the events back: they keep their room until the actor is done with them.
+        let verdicts = timeout(self.verdict_wait, actor.send(Publish { items, origin, room })).await;
+        verdicts.map_or(Err(PublishError::Unknown), |sent| sent.unwrap_or(Err(PublishError::Unknown)))
     }
 
     /// Sends dead letters through the door again. Each leaves the store; one that is refused once more comes back with the new
@@ -91,5 +145,38 @@ impl Publisher {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_for_so_many_bytes_or_for_one_request() {
+        let waiting = Arc::new(Waiting { bytes: AtomicUsize::new(0), bytes_max: 10 });
+        let first = waiting.take_room(6).unwrap();
+        assert!(waiting.take_room(5).is_none());
+        let second = waiting.take_room(4).unwrap();
+        assert!(waiting.take_room(1).is_none());
+        drop((first, second));
+        let alone = waiting.take_room(1_000).unwrap();
+        assert!(waiting.take_room(1).is_none() && waiting.take_room(usize::MAX).is_none());
+        assert!(waiting.take_room(0).is_some());
+        drop(alone);
+        assert!(waiting.take_room(10).is_some());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_ever_for_an_actor_that_is_not_there() {
+        let config = config::Config::load(None, []).unwrap();
+        let (_door, address) = watch::channel(None);
+        let limits = Arc::new(Limits::from(&config.limits));
+        let mut publisher = Publisher::new(address, limits, Turn::always(), &config.execution, Arc::new(Metrics::new()));
+        publisher.actor_wait = Duration::from_millis(1);
+        let refusal = cloud::from_structured(b"{}", Timestamp::from_micros(0)).unwrap_err();
+        let item = Incoming { content: Err(Box::new(refusal)), original: Some(bytes::Bytes::from_static(b"{}")) };
+        assert_eq!(publisher.submit(vec![item], "test").await, Err(PublishError::NotReady));
+        assert_eq!(publisher.waiting.bytes.load(Ordering::Relaxed), 0, "and the room is free again");
     }
 }

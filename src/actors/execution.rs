@@ -31,6 +31,7 @@ use crate::dead::DeadLetters;
 use crate::failpoint;
 use crate::log::{Appended, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
+use crate::publisher::Room;
 use group::{Group, Settled};
 use reorder::Reorder;
 
@@ -80,8 +81,13 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// Nothing was taken.
-    #[error("too many events are waiting (execution.queue_events_max); try again in a moment")]
+    #[error("too many events are waiting (execution.queue_events_max, execution.queue_bytes_max); try again in a moment")]
     Busy,
+    /// Nothing was taken.
+    #[error(
+        "events are not taken yet: the execution actor is catching up with the log, or cannot read it; try again in a moment"
+    )]
+    NotReady,
     /// Nothing was taken.
     #[error("this process takes no events: it is stopping, or the role 'execution' belongs to another one")]
     Closed,
@@ -95,6 +101,7 @@ pub enum PublishError {
 pub(crate) struct Publish {
     pub(crate) items: Vec<Incoming>,
     pub(crate) origin: &'static str,
+    pub(crate) room: Room,
 }
 
 /// Where publishers find the present incarnation.
@@ -184,6 +191,7 @@ struct Request {
     verdicts: Vec<Option<Verdict>>,
     missing: usize,
     reply: oneshot::Sender<Result<Vec<Verdict>, PublishError>>,
+    _room: Room,
 }
 
 impl Actor for Execution {
@@ -193,7 +201,7 @@ impl Actor for Execution {
 impl Handler<Publish> for Execution {
     type Result = ResponseFuture<Result<Vec<Verdict>, PublishError>>;
 
-    fn handle(&mut self, Publish { items, origin }: Publish, context: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, Publish { items, origin, room }: Publish, context: &mut Context<Self>) -> Self::Result {
         failpoint::pass("execution.publish");
         if items.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
@@ -209,7 +217,7 @@ impl Handler<Publish> for Execution {
         if !self.awaits_closings(CLOSING_MATTERS_PERCENT) {
             self.parts.rush.note(self.waiting);
         }
-        self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply });
+        self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply, _room: room });
         self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
             request,
             index,

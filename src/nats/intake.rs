@@ -114,7 +114,7 @@ async fn hand_over<E: Into<Source>>(parts: &IntakeParts, chunk: Vec<Received<E>>
         match parts.publisher.submit(items, ORIGIN).await {
             Ok(_) => break,
             // The same ids again: what was taken the first time is recognised.
-            Err(PublishError::Busy | PublishError::Unknown) if !*parts.stop.borrow() => {}
+            Err(PublishError::Busy | PublishError::NotReady | PublishError::Unknown) if !*parts.stop.borrow() => {}
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(pause).await;

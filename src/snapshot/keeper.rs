@@ -75,8 +75,4 @@ impl Keeper {
     pub async fn list(&self) -> Result<Vec<Listed>, SnapshotError> {
         list(&self.store).await
     }
-
-    pub fn place(&self) -> String {
-        self.store.to_string()
-    }
 }

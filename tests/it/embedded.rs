@@ -69,7 +69,7 @@ impl Embedded {
                 Ok(verdicts) => return (verdicts, unknown),
                 Err(PublishError::Unknown) => unknown += 1,
                 Err(closed @ PublishError::Closed) => panic!("{closed}"),
-                Err(PublishError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(PublishError::Busy | PublishError::NotReady) => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         }
     }
