@@ -170,7 +170,7 @@ fn admitted(facts: impl IntoIterator<Item = Arc<NewRecord>>, limits: &Limits) ->
 /// One execution of 1,000 steps: with all 499,500 dependencies, and with as many as the default limit admits.
 fn wide_execution(criterion: &mut Criterion) {
     let default = Limits::from(&Config::load(None, []).unwrap());
-    let unlimited = Limits { dependencies_max: usize::MAX, ..default };
+    let unlimited = Limits { dependencies_max: usize::MAX, ..default.clone() };
     let mut group = criterion.benchmark_group("wide_execution");
     group.sample_size(10);
     for (name, limits) in [("all", unlimited), ("default_limit", default)] {

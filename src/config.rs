@@ -67,6 +67,7 @@ pub struct Http {
     pub listen: SocketAddr,
     pub workers: usize,
     pub body_bytes_max: usize,
+    pub body_timeout_ms: u64,
     pub batch_events_max: usize,
     pub streams_max: usize,
     pub keys: Vec<ApiKey>,
@@ -87,6 +88,16 @@ pub enum Scope {
     Publish,
     Query,
     Admin,
+}
+
+impl Scope {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Query => "query",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -143,6 +154,7 @@ pub struct Redact {
 pub struct Execution {
     pub mailbox: usize,
     pub queue_events_max: usize,
+    pub queue_bytes_max: usize,
     pub reorder_wait_ms: u64,
     pub reorder_events_max: usize,
 }
@@ -350,6 +362,7 @@ impl Config {
             ("dead.letter_bytes_max", self.dead.letter_bytes_max),
             ("execution.mailbox", self.execution.mailbox),
             ("execution.queue_events_max", self.execution.queue_events_max),
+            ("execution.queue_bytes_max", self.execution.queue_bytes_max),
             ("trace.mailbox", self.trace.mailbox),
             ("graph_sync.mailbox", self.graph_sync.mailbox),
             ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
@@ -364,6 +377,10 @@ impl Config {
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
+        }
+        if self.http.body_timeout_ms == 0 {
+            let problem = "must be at least 1: no body could arrive in time".to_owned();
+            return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
         }
         // A structure's data flow is kept as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {

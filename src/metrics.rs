@@ -101,7 +101,7 @@ impl Metrics {
         );
         registry.register("requests_busy", "Requests answered with back-pressure", metrics.busy.clone());
         registry.register("actor_restarts", "Actors rebuilt from the log after a failure", metrics.restarts.clone());
-        registry.register("event_streams", "Open event streams", metrics.streams.clone());
+        registry.register("event_streams", "Streamed answers under way", metrics.streams.clone());
         registry.register("predictions_served", "Predictions pushed to subscribers", metrics.predictions_served.clone());
         registry.register(
             "predictions_dropped",

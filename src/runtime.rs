@@ -224,7 +224,8 @@ impl Runtime {
         let asker =
             Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
         let (address, publisher_address) = watch::channel(None);
-        let publisher = Publisher::new(publisher_address, Arc::clone(&limits), lease.clone());
+        let publisher =
+            Publisher::new(publisher_address, Arc::clone(&limits), lease.clone(), &config.execution, Arc::clone(&metrics));
         let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
         // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
         let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };

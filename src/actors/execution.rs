@@ -29,7 +29,7 @@ use crate::core::refusal::Refusal;
 use crate::failpoint;
 use crate::log::{AppendError, Appended, Condition, DeadLetters, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
-use crate::publisher::{Announce, Publish, PublishError, Verdict};
+use crate::publisher::{Announce, Publish, PublishError, Room, Verdict};
 use crate::views::Views;
 use admission::Admission;
 use group::{Burial, Group, Settled};
@@ -128,6 +128,7 @@ struct Request {
     verdicts: Vec<Option<Verdict>>,
     missing: usize,
     reply: oneshot::Sender<Result<Vec<Verdict>, PublishError>>,
+    _room: Room,
 }
 
 impl Actor for Execution {
@@ -137,7 +138,8 @@ impl Actor for Execution {
 impl Handler<Publish> for Execution {
     type Result = ResponseFuture<Result<Vec<Verdict>, PublishError>>;
 
-    fn handle(&mut self, Publish { items, origin, comes_again }: Publish, context: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, publish: Publish, context: &mut Context<Self>) -> Self::Result {
+        let Publish { items, origin, comes_again, room } = publish;
         failpoint::pass("execution.publish");
         if items.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
@@ -161,7 +163,7 @@ impl Handler<Publish> for Execution {
         if !self.admission.awaits_closings(CLOSING_MATTERS_PERCENT) {
             self.parts.burst.report(self.waiting);
         }
-        self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply });
+        self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply, _room: room });
         self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
             request,
             index,

@@ -26,7 +26,10 @@ impl From<AskError> for Refused {
     fn from(error: AskError) -> Self {
         match error {
             AskError::Invalid { field, problem } => Self { field, problem },
-            AskError::Embed(error) => Self { field: "intent", problem: error.to_string() },
+            AskError::Embed(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a question cannot be embedded");
+                Self { field: "intent", problem: "cannot be embedded".to_owned() }
+            }
         }
     }
 }

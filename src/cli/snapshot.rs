@@ -156,7 +156,9 @@ async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outc
     };
     output.json(&answer);
     let snapshots = answer["snapshots"].as_array().cloned().unwrap_or_default();
-    output.say(format!("{} snapshots in {}", snapshots.len(), answer["place"].as_str().unwrap_or_default()));
+    // A server does not say where it keeps them.
+    let place = answer["place"].as_str().map(|place| format!(" in {place}")).unwrap_or_default();
+    output.say(format!("{} snapshots{place}", snapshots.len()));
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let row = |snapshot: &Value| match snapshot.get("problem") {
         Some(problem) => vec![text(&snapshot["seq"]), String::new(), String::new(), String::new(), text(problem)],

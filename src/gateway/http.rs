@@ -1,9 +1,10 @@
-//! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the routes.
+//! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the `routes`.
 //! Readers are answered from the newest view and never wait for an actor.
 
 mod ask;
 mod auth;
 mod backup;
+mod body;
 mod dead;
 mod dto;
 mod error;
@@ -12,6 +13,7 @@ mod predictions;
 mod publish;
 mod read;
 mod related;
+mod routes;
 mod snapshots;
 mod stream;
 
@@ -68,43 +70,18 @@ pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server
         App::new()
             .app_data(gateway.clone())
             .app_data(error::wrong_query())
-            .app_data(error::wrong_json())
-            .wrap(from_fn(auth::check))
-            .configure(routes)
-            .default_service(web::to(error::no_such_route))
+            .app_data(error::wrong_json(gateway.settings.body_timeout_ms))
+            .wrap(from_fn(body::limit_time))
+            .wrap(from_fn(auth::check_host))
+            .configure(routes::register)
     })
     .workers(settings.workers)
     .disable_signals()
     .client_request_timeout(REQUEST_HEAD_TIMEOUT)
+    // A client that closes its side is gone, as proxies take it too: its stream ends at once, not at the second write after it left.
+    .h1_allow_half_closed(false)
     .shutdown_timeout(5)
     .bind(settings.listen)?;
     let address = server.addrs()[0];
     Ok((server.run(), address))
-}
-
-fn routes(app: &mut web::ServiceConfig) {
-    app.service(
-        web::resource("/v1/events").route(web::post().to(publish::post_events)).route(web::get().to(stream::get_events)),
-    )
-    .service(web::resource("/v1/snapshots").route(web::get().to(snapshots::list)).route(web::post().to(snapshots::create)))
-    .route("/v1/tools", web::get().to(read::tools))
-    .route("/v1/capabilities", web::get().to(read::capabilities))
-    .route("/v1/graph", web::get().to(read::graph))
-    .route("/v1/related", web::get().to(related::related))
-    .route("/v1/discover", web::post().to(ask::discover))
-    .route("/v1/predict", web::post().to(ask::predict))
-    .route("/v1/explain", web::post().to(ask::explain))
-    .route("/v1/models", web::get().to(read::models))
-    .route("/v1/search_tools", web::post().to(ask::search_tools))
-    .route("/v1/search_capabilities", web::post().to(ask::search_capabilities))
-    .route("/v1/predictions", web::get().to(predictions::stream))
-    .route("/v1/traces/{execution}", web::get().to(read::trace))
-    .route("/v1/state", web::get().to(read::state))
-    .route("/v1/backup", web::get().to(backup::get))
-    .route("/v1/dead", web::get().to(dead::list))
-    .route("/v1/dead/redrive", web::post().to(dead::redrive))
-    .route("/healthz", web::get().to(read::healthz))
-    .route("/readyz", web::get().to(read::readyz))
-    .route("/metrics", web::get().to(read::metrics))
-    .route("/openapi.json", web::get().to(openapi::serve));
 }

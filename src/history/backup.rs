@@ -20,7 +20,11 @@ use crate::core::id::Seq;
 use crate::log::{ReadError, SharedLog};
 
 const MAGIC: &[u8; 8] = b"pml-log1";
-const FRAME_RECORDS: usize = 2_048;
+/// A frame ends once it has this many bytes, so that a slow reader of a backup holds no more than that and one record.
+const FRAME_BYTES: usize = 256 << 10;
+/// Records read from the log at once; those that did not fit into a frame are read again.
+const PAGE_RECORDS_FIRST: usize = 8;
+const PAGE_RECORDS_MAX: usize = 512;
 /// A longer frame is damage: pml writes none.
 const FRAME_BYTES_MAX: u32 = 1 << 30;
 
@@ -44,7 +48,7 @@ pub enum BackupError {
 }
 
 /// `Encoder` writes a backup, one frame of records at a time.
-pub struct Encoder {
+struct Encoder {
     hasher: blake3::Hasher,
     records: u64,
     last: Seq,
@@ -52,14 +56,14 @@ pub struct Encoder {
 
 impl Encoder {
     /// A new encoder and the first bytes of the stream.
-    pub fn begin() -> (Self, Vec<u8>) {
+    fn begin() -> (Self, Vec<u8>) {
         let mut hasher = blake3::Hasher::new();
         hasher.update(MAGIC);
         (Self { hasher, records: 0, last: Seq::ZERO }, MAGIC.to_vec())
     }
 
-    /// The bytes of the next frame. `records` must not be empty.
-    pub fn encode_frame(&mut self, records: &[Record]) -> Vec<u8> {
+    /// The bytes of the next frame: as many of `records` as fit, up to `last`. There is at least one record.
+    fn encode_frame(&mut self, records: &[Record]) -> Vec<u8> {
         let mut bytes = vec![0; size_of::<u32>()];
         for record in records {
             bytes.extend_from_slice(&record.seq.0.to_le_bytes());
@@ -70,6 +74,9 @@ impl Encoder {
             bytes[start - size_of::<u32>()..start].copy_from_slice(&len.to_le_bytes());
             self.records += 1;
             self.last = record.seq;
+            if bytes.len() >= FRAME_BYTES {
+                break;
+            }
         }
         let len = u32::try_from(bytes.len() - size_of::<u32>()).expect("frames are limited to far less than 4 GB");
         bytes[..size_of::<u32>()].copy_from_slice(&len.to_le_bytes());
@@ -78,7 +85,7 @@ impl Encoder {
     }
 
     /// The last bytes of the stream.
-    pub fn finish(mut self) -> Vec<u8> {
+    fn finish(mut self) -> Vec<u8> {
         let mut bytes = vec![0; size_of::<u32>()];
         bytes.extend_from_slice(&self.records.to_le_bytes());
         bytes.extend_from_slice(&self.last.0.to_le_bytes());
@@ -92,21 +99,22 @@ impl Encoder {
 pub fn encode_log(log: SharedLog) -> impl Stream<Item = Result<Vec<u8>, ReadError>> {
     let tail = *log.tail().borrow();
     let (encoder, head) = Encoder::begin();
-    let start = (Some(encoder), Seq::ZERO, Some(head));
-    stream::try_unfold(start, move |(encoder, after, head)| {
+    let start = (Some(encoder), PAGE_RECORDS_FIRST, Some(head));
+    stream::try_unfold(start, move |(encoder, page_records, head)| {
         let log = Arc::clone(&log);
         async move {
             let Some(mut encoder) = encoder else { return Ok(None) };
             if let Some(head) = head {
-                return Ok(Some((head, (Some(encoder), after, None))));
+                return Ok(Some((head, (Some(encoder), page_records, None))));
             }
-            let mut records = log.read(after, FRAME_RECORDS).await?;
+            let mut records = log.read(encoder.last, page_records).await?;
             records.retain(|record| record.seq <= tail);
-            let Some(last) = records.last().map(|record| record.seq) else {
-                return Ok(Some((encoder.finish(), (None, after, None))));
-            };
+            if records.is_empty() {
+                return Ok(Some((encoder.finish(), (None, page_records, None))));
+            }
             let frame = encoder.encode_frame(&records);
-            Ok(Some((frame, (Some(encoder), last, None))))
+            let taken = records.iter().filter(|record| record.seq <= encoder.last).count();
+            Ok(Some((frame, (Some(encoder), (taken * 2).clamp(1, PAGE_RECORDS_MAX), None))))
         }
     })
 }
@@ -203,10 +211,14 @@ impl<R: Read> Iterator for Decoder<R> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::StreamExt;
+
     use super::*;
-    use crate::core::event::{Event, NewRecord, ToolRemoved};
+    use crate::clock::Clock;
+    use crate::core::event::{Event, ExecutionStarted, NewRecord, ToolRemoved};
     use crate::core::id::RecordId;
     use crate::core::time::Timestamp;
+    use crate::log::MemoryLog;
 
     fn records() -> Vec<Record> {
         let record = |seq: u64| {
@@ -238,6 +250,33 @@ mod tests {
         let (encoder, mut empty) = Encoder::begin();
         empty.extend(encoder.finish());
         assert_eq!(decoded(&empty).unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn frames_of_large_records_are_small_and_hold_every_record() {
+        let log: SharedLog = Arc::new(MemoryLog::new(Clock::system()));
+        let fact = |number: u64| {
+            let time = Timestamp::from_micros(number.cast_signed());
+            let text = "x".repeat(if number % 3 == 0 { 100_000 } else { 10 });
+            let event = Event::ExecutionStarted(ExecutionStarted {
+                execution: format!("e{number}").parse().unwrap(),
+                intent: text,
+                session: None,
+                agent: None,
+                parent: None,
+            });
+            Arc::new(NewRecord {
+                id: RecordId::from_parts(time, number.into()),
+                time,
+                source: "s".into(),
+                causation: None,
+                event,
+            })
+        };
+        log.append((1..=100).map(fact).collect()).await.unwrap();
+        let pieces: Vec<Vec<u8>> = encode_log(Arc::clone(&log)).map(Result::unwrap).collect().await;
+        assert!(pieces.iter().all(|piece| piece.len() < FRAME_BYTES + 101_000), "{:?}", pieces.iter().map(Vec::len).max());
+        assert_eq!(decoded(&pieces.concat()).unwrap(), log.read(Seq::ZERO, usize::MAX).await.unwrap());
     }
 
     #[test]

@@ -77,9 +77,4 @@ impl Keeper {
     pub async fn list(&self) -> Result<Vec<ListedSnapshot>, SnapshotError> {
         list(&self.store).await
     }
-
-    /// Where the snapshots are stored: a directory or a URL.
-    pub fn place(&self) -> String {
-        self.store.to_string()
-    }
 }

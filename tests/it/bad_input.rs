@@ -207,7 +207,7 @@ fn text_that_is_not_json_is_malformed() {
 fn a_request_that_is_no_batch_of_events_is_refused_as_a_whole() {
     let server = Server::with(&[("HTTP__BATCH_EVENTS_MAX", "3")]);
     let many: Value = (0..4).map(|number| started(&format!("e{number}"))).collect();
-    let limit = "has 4 entries, the limit is 3 (http.batch_events_max); nothing was taken";
+    let limit = "has more than 3 entries, the limit (http.batch_events_max); nothing was taken";
     check_request(&server, "application/json", many.to_string(), 413, limit);
     check_request(&server, "application/json", "[]", 400, "holds no events");
     check_request(&server, "application/x-ndjson", "\n\n", 400, "holds no events");

@@ -69,7 +69,7 @@ impl Embedded {
                 Ok(verdicts) => return (verdicts, unknown),
                 Err(PublishError::Unknown) => unknown += 1,
                 Err(error @ (PublishError::Closed | PublishError::Unleased)) => panic!("{error}"),
-                Err(PublishError::Busy | PublishError::Failing | PublishError::Full(_)) => {
+                Err(PublishError::Busy | PublishError::NotReady | PublishError::Failing | PublishError::Full(_)) => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }

@@ -206,6 +206,13 @@ impl Server {
         self.get("/readyz").json()["tail_seq"].as_u64().unwrap()
     }
 
+    /// The most memory that the process has had so far, in bytes, where the system tells it.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+    }
+
     /// SIGTERM: it may finish what it has begun. Returns its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         let told = Command::new("kill").args(["-TERM", &self.process.child.id().to_string()]).status().unwrap();

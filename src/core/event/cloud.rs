@@ -3,8 +3,9 @@
 //! `type` is `pml.<kind>`, `dataschema` ends in `/v<version>` (the current version if it is left out), `id` is the record id,
 //! `causation` is an extension. In what pml sends, `seq` and `recordedat` are extensions too.
 
+mod batch;
+
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,9 +14,9 @@ use serde_json::{Map, Value, json};
 use super::kind::{Kind, TYPE_PREFIX};
 use super::text::Text;
 use super::{NewRecord, Record, codec};
-use crate::core::id::ExecutionId;
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
+pub use batch::{from_batch, split_batch};
 
 /// Content type of one event in structured mode.
 pub const STRUCTURED: &str = "application/cloudevents+json";
@@ -25,6 +26,8 @@ pub const BATCH: &str = "application/cloudevents-batch+json";
 pub const HEADER_PREFIX: &str = "ce-";
 
 const SPEC_VERSION: &str = "1.0";
+/// Longest id of a refused event that is told back to its sender; what a record is known by has 36 bytes at most.
+const GIVEN_ID_BYTES_MAX: usize = 256;
 
 /// The context attributes pml reads; others are allowed by CloudEvents and ignored.
 #[derive(Default, Deserialize)]
@@ -57,55 +60,15 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
     attributes.into_record(data, now)
 }
 
-/// What `taken` makes of the events of a JSON array, each with its own text, read in one pass. `None` if something is wrong with the
-/// JSON or with a type in the envelope of one of them: read one by one, they show what.
-pub fn from_batch<'a, T>(
-    text: &'a str,
-    now: impl Fn() -> Timestamp,
-    taken: impl Fn(&'a str, Result<NewRecord, Refusal>) -> T,
-) -> Option<Vec<T>> {
-    const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
-    let mut rest = text.trim_start_matches(SPACE).strip_prefix('[')?.trim_start_matches(SPACE);
-    let mut events = Vec::new();
-    let mut texts = SharedTexts::default();
-    loop {
-        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Attributes<'_>>();
-        let attributes = stream.next()?.ok()?;
-        let (event, after) = rest.split_at_checked(stream.byte_offset())?;
-        let data = attributes.data.map(RawValue::get);
-        let mut read = attributes.into_record(data, now());
-        if let Ok(fact) = &mut read {
-            texts.share(fact);
-        }
-        events.push(taken(event, read));
-        let after = after.trim_start_matches(SPACE);
-        if let Some(end) = after.strip_prefix(']') {
-            return end.trim_start_matches(SPACE).is_empty().then_some(events);
-        }
-        rest = after.strip_prefix(',')?.trim_start_matches(SPACE);
+/// The id of an event that cannot be read otherwise, as its sender wrote it. Nothing else of the event is kept while it is looked for.
+pub fn given_id(bytes: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Given<'a> {
+        #[serde(borrow)]
+        id: Text<'a>,
     }
-}
-
-/// Neighbours in a batch mostly come from one agent and belong to one execution; events are kept for a while, their texts once.
-#[derive(Default)]
-struct SharedTexts {
-    source: Arc<str>,
-    execution: Option<ExecutionId>,
-}
-
-impl SharedTexts {
-    fn share(&mut self, fact: &mut NewRecord) {
-        if fact.source == self.source {
-            fact.source = Arc::clone(&self.source);
-        } else {
-            self.source = Arc::clone(&fact.source);
-        }
-        if fact.event.execution() == self.execution.as_ref() {
-            self.execution.iter().for_each(|execution| fact.event.share_execution(execution));
-        } else {
-            self.execution = fact.event.execution().cloned();
-        }
-    }
+    let Given { id } = serde_json::from_slice(bytes).ok()?;
+    (id.len() <= GIVEN_ID_BYTES_MAX).then(|| id.to_string())
 }
 
 /// Reads a record as [`recorded_to_structured`] writes it: the fact, and when a log took it.
@@ -383,26 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_read_in_one_pass_is_what_its_events_are_one_by_one() {
-        let check = |text: &str, expected: Option<usize>| {
-            let read = from_batch(text, || NOW, |event, read| (event, read));
-            assert_eq!(read.as_ref().map(Vec::len), expected, "{text}");
-            for (event, read) in read.into_iter().flatten() {
-                assert_eq!(from_structured(event.as_bytes(), NOW), read, "{event}");
-            }
-        };
-        let text = |changes: Value| String::from_utf8(event(changes)).unwrap();
-        let (good, escaped) = (text(json!({})), text(json!({"source": "a\"b", "data": {"execution": "e1", "intent": "\n"}})));
-        let refused = text(json!({"id": "7"}));
-        check(&format!("[{good},{escaped},{refused}]"), Some(3));
-        check(&format!(" [ {good} , {refused}\n]\n"), Some(2));
-        // These are split first, so that the error stands with the event it belongs to.
-        let wrong_type = text(json!({"id": 7}));
-        for text in [format!("[{good},{wrong_type}]"), format!("[{good}"), format!("[{good}] x"), format!("[{good},]")] {
-            check(&text, None);
-        }
-        for text in ["", "[]", "{}", "[1]", &format!("[{good} {good}]"), &good] {
-            check(text, None);
+    fn the_id_of_a_refused_event_is_found_whatever_else_it_holds() {
+        let zeros = "0,".repeat(1_000);
+        let around = |id: &str| format!(r#"{{"data":[{zeros}0],"type":7,"id":{id}}}"#);
+        assert_eq!(given_id(around(r#""a\"b""#).as_bytes()).as_deref(), Some("a\"b"));
+        let long = format!("\"{}\"", "x".repeat(GIVEN_ID_BYTES_MAX + 1));
+        for text in [around("7"), around(&long), "{}".to_owned(), "7".to_owned(), "{\"id\":\"a\"".to_owned()] {
+            assert_eq!(given_id(text.as_bytes()), None, "{text}");
         }
     }
 

@@ -3,8 +3,8 @@
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Uri;
 use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use actix_web::http::{Method, Uri};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 
@@ -25,29 +25,43 @@ pub fn hash_key(key: &str) -> String {
     blake3::hash(key.as_bytes()).to_hex().to_string()
 }
 
-/// The scope a request needs, `None` if anybody may ask.
-fn needed(method: &Method, path: &str) -> Option<Scope> {
-    match path {
-        "/healthz" | "/readyz" | "/openapi.json" => None,
-        "/v1/events" if method == Method::POST => Some(Scope::Publish),
-        "/v1/snapshots" if method == Method::POST => Some(Scope::Admin),
-        path if path.starts_with("/v1/dead") || path == "/v1/backup" => Some(Scope::Admin),
-        _ => Some(Scope::Query),
-    }
+/// Who may use a route where API keys are configured.
+#[derive(Clone, Copy)]
+pub(super) enum Access {
+    /// Anybody, with a key or without.
+    Open,
+    /// Holders of any key.
+    AnyKey,
+    /// Holders of a key with this scope, or with the scope admin.
+    Scope(Scope),
 }
 
-pub(super) async fn check(
+/// Runs on the route that matched.
+pub(super) async fn check_access(
+    access: Access,
     request: ServiceRequest,
     next: Next<impl MessageBody>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
-    let gateway = request.app_data::<Data<Gateway>>().expect("the gateway is part of the app");
-    let keys = &gateway.settings.keys;
-    if keys.is_empty() {
-        check_local(&request)?;
-    } else if let Some(scope) = needed(request.method(), request.path()) {
-        check_key(keys, bearer(&request), scope)?;
+    let keys = &gateway(&request).settings.keys;
+    if !keys.is_empty() {
+        check_key(keys, bearer(&request), access)?;
     }
     next.call(request).await
+}
+
+/// Runs before routing.
+pub(super) async fn check_host(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
+    if gateway(&request).settings.keys.is_empty() {
+        check_local(&request)?;
+    }
+    next.call(request).await
+}
+
+fn gateway(request: &ServiceRequest) -> &Gateway {
+    request.app_data::<Data<Gateway>>().expect("the gateway is part of the app")
 }
 
 fn bearer(request: &ServiceRequest) -> Option<&str> {
@@ -55,13 +69,20 @@ fn bearer(request: &ServiceRequest) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-fn check_key(keys: &[ApiKey], given: Option<&str>, scope: Scope) -> Result<(), ApiError> {
+fn check_key(keys: &[ApiKey], given: Option<&str>, access: Access) -> Result<(), ApiError> {
+    if matches!(access, Access::Open) {
+        return Ok(());
+    }
     let given = blake3::hash(given.ok_or(ApiError::NoKey)?.as_bytes());
     // Comparing two `blake3::Hash`es takes the same time wherever they differ.
     let matches = |key: &&ApiKey| blake3::Hash::from_hex(&key.hash).is_ok_and(|hash| hash == given);
     let key = keys.iter().find(matches).ok_or(ApiError::UnknownKey)?;
-    let granted = key.scopes.contains(&scope) || key.scopes.contains(&Scope::Admin);
-    if granted { Ok(()) } else { Err(ApiError::Scope(scope)) }
+    match access {
+        Access::Scope(scope) if !key.scopes.contains(&scope) && !key.scopes.contains(&Scope::Admin) => {
+            Err(ApiError::Scope(scope))
+        }
+        Access::Open | Access::AnyKey | Access::Scope(_) => Ok(()),
+    }
 }
 
 /// A page in a browser can send requests to the loopback address; its origin, or the name it was made to resolve, gives it away.
@@ -100,14 +121,18 @@ mod tests {
 
     #[test]
     fn a_key_opens_its_scopes_and_admin_opens_all() {
-        let key = |scopes: &[Scope]| ApiKey { name: "k".into(), hash: hash_key("pml_x"), scopes: scopes.to_vec() };
-        assert!(check_key(&[key(&[Scope::Query])], Some("pml_x"), Scope::Query).is_ok());
-        assert!(check_key(&[key(&[Scope::Admin])], Some("pml_x"), Scope::Publish).is_ok());
-        assert!(matches!(
-            check_key(&[key(&[Scope::Query])], Some("pml_x"), Scope::Publish),
-            Err(ApiError::Scope(Scope::Publish))
-        ));
-        assert!(matches!(check_key(&[key(&[Scope::Query])], Some("pml_y"), Scope::Query), Err(ApiError::UnknownKey)));
-        assert!(matches!(check_key(&[key(&[Scope::Query])], None, Scope::Query), Err(ApiError::NoKey)));
+        let key = |scopes: &[Scope]| [ApiKey { name: "k".into(), hash: hash_key("pml_x"), scopes: scopes.to_vec() }];
+        let (reader, admin, idle) = (key(&[Scope::Query]), key(&[Scope::Admin]), key(&[]));
+        let (query, publish) = (Access::Scope(Scope::Query), Access::Scope(Scope::Publish));
+        assert!(check_key(&reader, Some("pml_x"), query).is_ok());
+        assert!(check_key(&admin, Some("pml_x"), publish).is_ok());
+        assert!(matches!(check_key(&reader, Some("pml_x"), publish), Err(ApiError::Scope(Scope::Publish))));
+        assert!(matches!(check_key(&idle, Some("pml_x"), query), Err(ApiError::Scope(Scope::Query))));
+        assert!(matches!(check_key(&reader, Some("pml_y"), query), Err(ApiError::UnknownKey)));
+        assert!(matches!(check_key(&reader, None, query), Err(ApiError::NoKey)));
+        assert!(check_key(&idle, Some("pml_x"), Access::AnyKey).is_ok());
+        assert!(matches!(check_key(&idle, Some("pml_y"), Access::AnyKey), Err(ApiError::UnknownKey)));
+        assert!(matches!(check_key(&idle, None, Access::AnyKey), Err(ApiError::NoKey)));
+        assert!(check_key(&reader, None, Access::Open).is_ok());
     }
 }

@@ -12,8 +12,7 @@ use super::stream::OpenStream;
 use crate::history::backup;
 
 pub(super) async fn get(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let max = gateway.settings.streams_max;
-    let open = OpenStream::register(&gateway.metrics, max).ok_or(ApiError::TooManyStreams { max })?;
+    let open = OpenStream::register(&gateway)?;
     let pieces = backup::encode_log(Arc::clone(&gateway.log)).map(move |piece| {
         // Counted for as long as the stream lives.
         let _counted = &open;

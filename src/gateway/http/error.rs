@@ -1,6 +1,8 @@
 //! One table from what went wrong to what HTTP says about it.
 
-use actix_web::error::{JsonPayloadError, QueryPayloadError};
+use std::io::ErrorKind;
+
+use actix_web::error::{JsonPayloadError, PayloadError, QueryPayloadError};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::web::{JsonConfig, QueryConfig};
@@ -28,17 +30,21 @@ pub(crate) enum ApiError {
     NoKey,
     #[error("the API key is not known")]
     UnknownKey,
-    #[error("the API key lacks the scope '{}'", scope_name(*.0))]
+    #[error("the API key lacks the scope '{}'", .0.name())]
     Scope(Scope),
     #[error("{0}: requests from web pages and for other hosts are refused while no API keys are configured")]
     ForeignHost(&'static str),
     #[error("{0}")]
     NotFound(String),
+    #[error("no such operation: {0}; GET /openapi.json lists them")]
+    NoSuchMethod(String),
     #[error("body: is larger than {max} bytes (http.body_bytes_max)")]
     BodyTooLarge { max: usize },
-    #[error("events: has {count} entries, the limit is {max} (http.batch_events_max); nothing was taken")]
-    BatchTooLarge { count: usize, max: usize },
-    #[error("{max} event streams are open, the limit (http.streams_max)")]
+    #[error("body: did not arrive within {max_ms} ms (http.body_timeout_ms); nothing was taken")]
+    BodyTimeout { max_ms: u64 },
+    #[error("events: has more than {max} entries, the limit (http.batch_events_max); nothing was taken")]
+    BatchTooLarge { max: usize },
+    #[error("{max} streamed answers are under way, the limit (http.streams_max); try again when one has ended")]
     TooManyStreams { max: usize },
     #[error(transparent)]
     Publish(#[from] PublishError),
@@ -52,7 +58,7 @@ pub(crate) enum ApiError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Redrive(#[from] RedriveError),
-    #[error(transparent)]
+    #[error("{}", snapshot_problem(.0))]
     Snapshot(#[from] SnapshotError),
 }
 
@@ -62,11 +68,16 @@ impl From<Refused> for ApiError {
     }
 }
 
-fn scope_name(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Publish => "publish",
-        Scope::Query => "query",
-        Scope::Admin => "admin",
+/// A snapshot's problem as it may leave the server: without the place where snapshots are kept.
+fn snapshot_problem(error: &SnapshotError) -> String {
+    match error {
+        SnapshotError::Place { .. } | SnapshotError::Store { .. } => {
+            "the place where snapshots are kept cannot be used; the server's messages say why".to_owned()
+        }
+        SnapshotError::Taken { seq, .. } => format!(
+            "the place where snapshots are kept holds one at {seq} of another log; give each log a place of its own (snapshots.url)"
+        ),
+        other => other.to_string(),
     }
 }
 
@@ -77,6 +88,8 @@ impl ResponseError for ApiError {
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::NoSuchMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => StatusCode::CONFLICT,
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
@@ -85,10 +98,7 @@ impl ResponseError for ApiError {
             Self::Publish(PublishError::Full(_)) | Self::Redrive(RedriveError::Publish(PublishError::Full(_))) => {
                 StatusCode::INSUFFICIENT_STORAGE
             }
-            Self::Publish(PublishError::Unknown | PublishError::Closed | PublishError::Unleased | PublishError::Failing)
-            | Self::Redrive(_)
-            | Self::Bus(_)
-            | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Publish(_) | Self::Redrive(_) | Self::Bus(_) | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -101,6 +111,10 @@ impl ResponseError for ApiError {
         let mut response = HttpResponse::build(status);
         if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
             response.insert_header((RETRY_AFTER, RETRY_AFTER_SECONDS.to_string()));
+        }
+        if status == StatusCode::REQUEST_TIMEOUT {
+            // The rest of the body may still come, and nobody waits for it.
+            response.force_close();
         }
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, "Bearer"));
@@ -127,17 +141,30 @@ pub(crate) fn wrong_query() -> QueryConfig {
 }
 
 /// What is answered to a JSON body that cannot be read.
-pub(crate) fn wrong_json() -> JsonConfig {
-    let refuse = |error: JsonPayloadError| match error {
+pub(crate) fn wrong_json(body_timeout_ms: u64) -> JsonConfig {
+    let refuse = move |error: JsonPayloadError| match error {
         JsonPayloadError::ContentType => {
             ApiError::BadRequest { field: "content-type", problem: "is not application/json".to_owned() }
         }
         JsonPayloadError::Deserialize(problem) => ApiError::BadRequest { field: "body", problem: problem.to_string() },
+        JsonPayloadError::Payload(problem) => wrong_body(&problem, body_timeout_ms),
         other => ApiError::BadRequest { field: "body", problem: other.to_string() },
     };
     JsonConfig::default().error_handler(move |error, _| refuse(error).into())
 }
 
+/// What is answered to a body that did not arrive as it should.
+pub(crate) fn wrong_body(error: &PayloadError, body_timeout_ms: u64) -> ApiError {
+    match error {
+        PayloadError::Io(error) if error.kind() == ErrorKind::TimedOut => ApiError::BodyTimeout { max_ms: body_timeout_ms },
+        other => ApiError::BadRequest { field: "body", problem: other.to_string() },
+    }
+}
+
 pub(crate) async fn no_such_route(request: HttpRequest) -> Result<HttpResponse, ApiError> {
     Err(ApiError::NotFound(format!("no such resource: {} {}; GET /openapi.json lists them", request.method(), request.path())))
+}
+
+pub(crate) async fn no_such_method(request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    Err(ApiError::NoSuchMethod(format!("{} {}", request.method(), request.path())))
 }

@@ -3,18 +3,20 @@
 use actix_web::HttpResponse;
 use serde_json::{Value, json};
 
+use super::auth::Access;
+use super::routes::{self, Entry};
 use crate::core::event::{Kind, schema};
 
 pub(super) async fn serve() -> HttpResponse {
     HttpResponse::Ok().json(document())
 }
 
-fn document() -> Value {
+pub(super) fn document() -> Value {
     let publishable = Kind::ALL.into_iter().filter(|kind| kind.is_publishable());
     let schemas: Value = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), schema::for_kind(kind))).collect();
     let kinds: Vec<String> = publishable.map(|kind| format!("pml.{kind}")).collect();
     let mut components = json!({
-        "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Needed only where API keys are configured."}},
+        "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Needed only where API keys are configured; each operation names the scope, and admin opens all."}},
         "schemas": schemas,
     });
     components["schemas"]["CloudEvent"] = cloud_event(&kinds);
@@ -71,13 +73,28 @@ fn publish_answer() -> Value {
     })
 }
 
-/// Every path; questions are described apart.
+/// Every path, with the scope that each operation needs; questions are described apart.
 fn paths() -> Value {
     let mut paths = resources();
     if let (Value::Object(paths), Value::Object(questions)) = (&mut paths, questions()) {
         paths.extend(questions);
     }
+    for Entry { method, path, access, .. } in routes::table() {
+        let operation = paths.get_mut(path).and_then(|path| path.get_mut(method.as_str().to_ascii_lowercase()));
+        if let (Some(operation), Some(security)) = (operation, security(access)) {
+            operation["security"] = security;
+        }
+    }
     paths
+}
+
+/// Without API keys everything is open; with keys, the scope that one needs.
+fn security(access: Access) -> Option<Value> {
+    match access {
+        Access::Open => Some(json!([{}])),
+        Access::AnyKey => None,
+        Access::Scope(scope) => Some(json!([{}, {"key": [scope.name()]}])),
+    }
 }
 
 fn questions() -> Value {
@@ -124,7 +141,7 @@ fn questions() -> Value {
 
 fn snapshots() -> Value {
     json!({
-        "get": get("Snapshots of the state, oldest first, and where they are kept", &[]),
+        "get": get("Snapshots of the state, oldest first", &[]),
         "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
             "200": {"description": "Written, or the same one was there"},
             "409": failed("There is nothing to take one of, or the place belongs to another log"),
@@ -145,10 +162,11 @@ fn resources() -> Value {
         "responses": {
             "202": answered("At least one event is in the log; each has its own result"),
             "400": answered("Every event was refused"),
+            "408": failed("The body took too long to arrive; nothing was taken"),
             "413": failed("Body or batch too large; nothing was taken"),
             "429": failed("Too much is waiting; see Retry-After"),
-            "503": failed("The outcome is unknown, or the log cannot be written at the moment; send it again with the same ids"),
-            "507": failed("Nothing was taken: the file system of the log is almost full (log.free_bytes_min)"),
+            "503": failed("No events are accepted at the moment, or the outcome is unknown; send it again with the same ids"),
+            "507": failed("The log has no room (log.free_bytes_min, or the limits of its stream); make room and send it again with the same ids"),
         },
     });
     let after = parameter("after", "query", "string", "Continue after this id");
@@ -172,7 +190,7 @@ fn resources() -> Value {
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/snapshots": snapshots(),
-        "/v1/backup": {"get": get("The whole log as one stream for `pml restore`; needs the scope admin", &[])},
+        "/v1/backup": {"get": get("The whole log as one stream for `pml restore`", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Send refused events through the door again",

@@ -32,8 +32,7 @@ pub(super) async fn stream(query: Query<PredictionsQuery>, gateway: Data<Gateway
         }
         None => gateway.subjects.all_predictions(),
     };
-    let max = gateway.settings.streams_max;
-    let open = OpenStream::register(&gateway.metrics, max).ok_or(ApiError::TooManyStreams { max })?;
+    let open = OpenStream::register(&gateway)?;
     let subscription = gateway.bus.subscribe(pattern, QUEUE_LEN_MAX).await?;
     let response = HttpResponse::Ok()
         .content_type("text/event-stream")

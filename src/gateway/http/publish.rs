@@ -4,14 +4,13 @@ use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt;
-use serde_json::value::RawValue;
 
 use super::Gateway;
 use super::dto::PublishAnswer;
-use super::error::{ApiError, retry_after};
+use super::error::{ApiError, retry_after, wrong_body};
+use crate::config;
 use crate::core::event::cloud;
 use crate::core::redact::Redactor;
-use crate::core::refusal::Refusal;
 use crate::publisher::{Incoming, Verdict};
 
 const ORIGIN: &str = "http";
@@ -24,7 +23,7 @@ pub(super) async fn post_events(
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
     let announced = request.headers().get(CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
-    let body = read_body(payload, announced.unwrap_or(0), gateway.settings.body_bytes_max).await?;
+    let body = read_body(payload, announced.unwrap_or(0), &gateway.settings).await?;
     let items = read_events(&request, &body, &gateway)?;
     let redactor = &gateway.publisher.limits().redactor;
     let ids: Vec<Option<String>> = items.iter().map(|item| given_id(item, redactor)).collect();
@@ -44,11 +43,17 @@ pub(super) async fn post_events(
 }
 
 /// `announced` is how long the body will be, as far as the sender said.
-async fn read_body(mut payload: Payload, announced: usize, max: usize) -> Result<Bytes, ApiError> {
+async fn read_body(mut payload: Payload, announced: usize, settings: &config::Http) -> Result<Bytes, ApiError> {
+    let max = settings.body_bytes_max;
     let mut body = BytesMut::with_capacity(announced.min(max));
     let mut read = 0;
     while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| ApiError::BadRequest { field: "body", problem: error.to_string() })?;
+        let chunk = match chunk {
+            Ok(chunk) => chunk,
+            // The rest of a body that is too large anyway changes nothing.
+            Err(_) if read > max => break,
+            Err(error) => return Err(wrong_body(&error, settings.body_timeout_ms)),
+        };
         read += chunk.len();
         if read <= max {
             body.extend_from_slice(&chunk);
@@ -59,7 +64,7 @@ async fn read_body(mut payload: Payload, announced: usize, max: usize) -> Result
     if read > max { Err(ApiError::BodyTooLarge { max }) } else { Ok(body.freeze()) }
 }
 
-/// The events of a request, each read and checked or refused by itself.
+/// The events of a request, each read and checked or refused by itself. Of a request with too many, one more than the limit is read.
 fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result<Vec<Incoming>, ApiError> {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -67,21 +72,22 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
         let read = cloud::from_structured(&bytes, gateway.clock.now());
         Incoming::received(read, bytes, gateway.publisher.limits())
     };
+    let max = gateway.settings.batch_events_max;
     let items = match media_type.as_str() {
         _ if request.headers().contains_key("ce-type") => vec![binary(request, body, gateway)],
         "application/x-ndjson" | "application/jsonl" => {
             let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-            lines.map(|line| structured(body.slice_ref(line))).collect()
+            lines.take(max.saturating_add(1)).map(|line| structured(body.slice_ref(line))).collect()
         }
         _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => {
             let text = std::str::from_utf8(body).unwrap_or_default();
             let received =
                 |event: &str, read| Incoming::received(read, body.slice_ref(event.as_bytes()), gateway.publisher.limits());
-            if let Some(events) = cloud::from_batch(text, || gateway.clock.now(), received) {
+            if let Some(events) = cloud::from_batch(text, max.saturating_add(1), || gateway.clock.now(), received) {
                 events
             } else {
-                match split_batch(body) {
-                    Ok(events) => events.into_iter().map(structured).collect(),
+                match cloud::split_batch(body, max.saturating_add(1)) {
+                    Ok(events) => events.into_iter().map(|event| structured(body.slice_ref(event.as_bytes()))).collect(),
                     Err(refusal) => vec![Incoming::received(Err(refusal), body.clone(), gateway.publisher.limits())],
                 }
             }
@@ -96,18 +102,9 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
     };
     match items.len() {
         0 => Err(ApiError::BadRequest { field: "body", problem: "holds no events".to_owned() }),
-        count if count > gateway.settings.batch_events_max => {
-            Err(ApiError::BatchTooLarge { count, max: gateway.settings.batch_events_max })
-        }
+        count if count > max => Err(ApiError::BatchTooLarge { max }),
         _ => Ok(items),
     }
-}
-
-fn split_batch(body: &Bytes) -> Result<Vec<Bytes>, Refusal> {
-    let malformed = |problem: String| Refusal::Malformed { field: "body".to_owned(), problem };
-    let text = std::str::from_utf8(body).map_err(|error| malformed(format!("not UTF-8 after byte {}", error.valid_up_to())))?;
-    let events: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    Ok(events.into_iter().map(|event| body.slice_ref(event.get().as_bytes())).collect())
 }
 
 /// Reads an event in binary mode. Its attributes are headers, so what is kept of a refused one is put together again.
@@ -121,11 +118,11 @@ fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
 
 /// The id as the sender wrote it, also of an event that was refused.
 fn given_id(item: &Incoming, redactor: &Redactor) -> Option<String> {
-    if let Ok(fact) = &item.content {
-        Some(fact.id.to_string())
-    } else {
-        let event: serde_json::Value = serde_json::from_slice(item.original.as_ref()?).ok()?;
-        let id = event.get("id")?.as_str()?;
-        Some(redactor.text(id).unwrap_or_else(|| id.to_owned()))
+    match &item.content {
+        Ok(fact) => Some(fact.id.to_string()),
+        Err(_) => {
+            let id = cloud::given_id(item.original.as_ref()?)?;
+            Some(redactor.text(&id).unwrap_or(id))
+        }
     }
 }

@@ -8,9 +8,10 @@ use super::Gateway;
 use super::error::ApiError;
 use crate::snapshot::{ListedSnapshot, Manifest};
 
+/// Where they are kept is nothing that clients need to know.
 pub(super) async fn list(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let snapshots: Vec<Value> = gateway.snapshots.list().await?.iter().map(listed).collect();
-    Ok(HttpResponse::Ok().json(json!({"place": gateway.snapshots.place(), "snapshots": snapshots})))
+    Ok(HttpResponse::Ok().json(json!({"snapshots": snapshots})))
 }
 
 /// Answers when the snapshot is written.

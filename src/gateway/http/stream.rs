@@ -6,9 +6,8 @@ use std::time::Duration;
 use actix_web::http::header::ACCEPT;
 use actix_web::web::{Bytes, Data, Query};
 use actix_web::{HttpRequest, HttpResponse};
-use futures_util::stream;
+use futures_util::stream::{self, Stream};
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use super::Gateway;
 use super::error::ApiError;
@@ -17,7 +16,12 @@ use crate::core::id::Seq;
 use crate::log::{ReadError, SharedLog};
 use crate::metrics::Metrics;
 
-const BATCH_RECORDS: usize = 256;
+/// A piece of a stream is sent once it has this many bytes, so that a reader that does not read holds no more than that and one record.
+const PIECE_BYTES: usize = 64 << 10;
+/// Records read from the log at once: as many as last filled a piece, twice over, within these bounds. Some hold hundreds of kilobytes,
+/// and those that do not fit are read again for the next piece.
+const PAGE_RECORDS_FIRST: usize = 8;
+const PAGE_RECORDS_MAX: usize = 64;
 /// A comment line this often keeps proxies from closing a silent stream.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -35,19 +39,18 @@ pub(super) async fn get_events(
 ) -> Result<HttpResponse, ApiError> {
     let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let asked = query.from.map(|from| Seq(from.saturating_sub(1)));
+    let open = OpenStream::register(&gateway)?;
     let log = Arc::clone(&gateway.log);
     let tail = *log.tail().borrow();
     if !accepts.contains("text/event-stream") {
-        let body = ndjson(log, asked.unwrap_or(Seq::ZERO), tail);
+        let body = ndjson(Reader::new(log, asked.unwrap_or(Seq::ZERO), open), tail);
         return Ok(HttpResponse::Ok().content_type("application/x-ndjson").streaming(body));
     }
-    let max = gateway.settings.streams_max;
-    let open = OpenStream::register(&gateway.metrics, max).ok_or(ApiError::TooManyStreams { max })?;
     let after = last_event_id(&request)?.or(asked).unwrap_or(tail);
     let response = HttpResponse::Ok()
         .content_type("text/event-stream")
         .insert_header(("cache-control", "no-cache"))
-        .streaming(server_sent_events(log, after, open));
+        .streaming(server_sent_events(Reader::new(log, after, open)));
     Ok(response)
 }
 
@@ -58,14 +61,15 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<Seq>, ApiError> {
     seq.map(|seq| Some(Seq(seq))).ok_or_else(problem)
 }
 
-/// Counts an open stream for as long as it lives.
+/// Counts a streamed answer for as long as it lives.
 pub(super) struct OpenStream(Arc<Metrics>);
 
 impl OpenStream {
-    pub(super) fn register(metrics: &Arc<Metrics>, max: usize) -> Option<Self> {
-        let before = metrics.streams.inc();
-        let open = Self(Arc::clone(metrics));
-        usize::try_from(before).is_ok_and(|before| before < max).then_some(open)
+    pub(super) fn register(gateway: &Gateway) -> Result<Self, ApiError> {
+        let max = gateway.settings.streams_max;
+        let before = gateway.metrics.streams.inc();
+        let open = Self(Arc::clone(&gateway.metrics));
+        if usize::try_from(before).is_ok_and(|before| before < max) { Ok(open) } else { Err(ApiError::TooManyStreams { max }) }
     }
 }
 
@@ -75,44 +79,60 @@ impl Drop for OpenStream {
     }
 }
 
-fn ndjson(log: SharedLog, after: Seq, tail: Seq) -> impl stream::Stream<Item = Result<Bytes, ReadError>> {
-    stream::try_unfold(after, move |after| {
-        let log = Arc::clone(&log);
-        async move {
-            let mut records = log.read(after, BATCH_RECORDS).await?;
-            records.retain(|record| record.seq <= tail);
-            let Some(last) = records.last().map(|record| record.seq) else { return Ok(None) };
-            let lines: Vec<String> = records.iter().map(|record| cloud::record_to_structured(record).to_string()).collect();
-            Ok(Some((Bytes::from(lines.join("\n") + "\n"), last)))
-        }
-    })
-}
-
-struct Following {
+/// Reads the log piece by piece.
+struct Reader {
     log: SharedLog,
-    tail: watch::Receiver<Seq>,
+    /// The last position that was sent.
     after: Seq,
+    page_records: usize,
     _open: OpenStream,
 }
 
-fn server_sent_events(log: SharedLog, after: Seq, open: OpenStream) -> impl stream::Stream<Item = Result<Bytes, ReadError>> {
-    let tail = log.tail();
-    let following = Following { log, tail, after, _open: open };
-    stream::try_unfold(following, |mut following| async move {
-        let after = following.after;
-        let mut records = following.log.read(after, BATCH_RECORDS).await?;
-        if records.is_empty() {
-            let moved = tokio::time::timeout(HEARTBEAT, following.tail.wait_for(|tail| *tail > after)).await;
+impl Reader {
+    fn new(log: SharedLog, after: Seq, open: OpenStream) -> Self {
+        Self { log, after, page_records: PAGE_RECORDS_FIRST, _open: open }
+    }
+
+    /// The next records up to `last`, each as `text_of` has it; `None` if there are none yet.
+    async fn next_piece(&mut self, last: Seq, text_of: impl Fn(&Record) -> String) -> Result<Option<Bytes>, ReadError> {
+        let records = self.log.read(self.after, self.page_records).await?;
+        let mut piece = String::new();
+        let mut sent = 0;
+        for record in records.iter().take_while(|record| record.seq <= last) {
+            piece.push_str(&text_of(record));
+            self.after = record.seq;
+            sent += 1;
+            if piece.len() >= PIECE_BYTES {
+                break;
+            }
+        }
+        self.page_records = (sent * 2).clamp(1, PAGE_RECORDS_MAX);
+        Ok((sent > 0).then(|| piece.into()))
+    }
+}
+
+fn ndjson(reader: Reader, tail: Seq) -> impl Stream<Item = Result<Bytes, ReadError>> {
+    stream::try_unfold(reader, move |mut reader| async move {
+        let line = |record: &Record| cloud::record_to_structured(record).to_string() + "\n";
+        Ok(reader.next_piece(tail, line).await?.map(|piece| (piece, reader)))
+    })
+}
+
+fn server_sent_events(reader: Reader) -> impl Stream<Item = Result<Bytes, ReadError>> {
+    let tail = reader.log.tail();
+    stream::try_unfold((reader, tail), |(mut reader, mut tail)| async move {
+        loop {
+            let after = reader.after;
+            if let Some(piece) = reader.next_piece(Seq(u64::MAX), sse_event).await? {
+                return Ok(Some((piece, (reader, tail))));
+            }
+            let moved = tokio::time::timeout(HEARTBEAT, tail.wait_for(|tail| *tail > after)).await;
             match moved.map(|moved| moved.is_ok()) {
-                Err(_) => return Ok(Some((Bytes::from_static(b": waiting\n\n"), following))),
+                Err(_) => return Ok(Some((Bytes::from_static(b": waiting\n\n"), (reader, tail)))),
                 Ok(false) => return Ok(None),
                 Ok(true) => {}
             }
-            records = following.log.read(after, BATCH_RECORDS).await?;
         }
-        following.after = records.last().map_or(after, |record| record.seq);
-        let text: String = records.iter().map(sse_event).collect();
-        Ok(Some((Bytes::from(text), following)))
     })
 }
 

@@ -173,8 +173,13 @@ async fn verdicts(
         match submitted {
             Ok(verdicts) => return Ok(verdicts),
             // The same ids again: what was taken the first time is recognised.
-            Err(PublishError::Busy | PublishError::Full(_) | PublishError::Failing | PublishError::Unknown)
-                if !*parts.stop.borrow() => {}
+            Err(
+                PublishError::Busy
+                | PublishError::Full(_)
+                | PublishError::Failing
+                | PublishError::NotReady
+                | PublishError::Unknown,
+            ) if !*parts.stop.borrow() => {}
             Err(error) => return Err(error),
         }
         tokio::time::sleep(pause).await;

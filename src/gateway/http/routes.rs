@@ -1,0 +1,104 @@
+//! Every route in one table: method, path, who may ask, and what answers. The access is checked after routing, on the route that
+//! matched, so that no spelling of a path reaches a handler past its check.
+
+use actix_web::http::Method;
+use actix_web::middleware::from_fn;
+use actix_web::{Route, web};
+
+use super::auth::{self, Access};
+use super::{ask, backup, dead, error, openapi, predictions, publish, read, related, snapshots, stream};
+use crate::config::Scope;
+
+const OPEN: Access = Access::Open;
+const PUBLISH: Access = Access::Scope(Scope::Publish);
+const QUERY: Access = Access::Scope(Scope::Query);
+const ADMIN: Access = Access::Scope(Scope::Admin);
+
+/// One row of the table.
+pub(super) struct Entry {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) access: Access,
+    answer: Route,
+}
+
+pub(super) fn table() -> Vec<Entry> {
+    let entry = |method, path, access, answer| Entry { method, path, access, answer };
+    let get = |path, access, answer| entry(Method::GET, path, access, answer);
+    let post = |path, access, answer| entry(Method::POST, path, access, answer);
+    vec![
+        post("/v1/events", PUBLISH, web::to(publish::post_events)),
+        get("/v1/events", QUERY, web::to(stream::get_events)),
+        get("/v1/snapshots", QUERY, web::to(snapshots::list)),
+        post("/v1/snapshots", ADMIN, web::to(snapshots::create)),
+        get("/v1/tools", QUERY, web::to(read::tools)),
+        get("/v1/capabilities", QUERY, web::to(read::capabilities)),
+        get("/v1/graph", QUERY, web::to(read::graph)),
+        get("/v1/related", QUERY, web::to(related::related)),
+        post("/v1/discover", QUERY, web::to(ask::discover)),
+        post("/v1/predict", QUERY, web::to(ask::predict)),
+        post("/v1/explain", QUERY, web::to(ask::explain)),
+        get("/v1/models", QUERY, web::to(read::models)),
+        post("/v1/search_tools", QUERY, web::to(ask::search_tools)),
+        post("/v1/search_capabilities", QUERY, web::to(ask::search_capabilities)),
+        get("/v1/predictions", QUERY, web::to(predictions::stream)),
+        get("/v1/traces/{execution}", QUERY, web::to(read::trace)),
+        get("/v1/state", QUERY, web::to(read::state)),
+        get("/v1/backup", ADMIN, web::to(backup::get)),
+        get("/v1/dead", ADMIN, web::to(dead::list)),
+        post("/v1/dead/redrive", ADMIN, web::to(dead::redrive)),
+        get("/healthz", OPEN, web::to(read::healthz)),
+        get("/readyz", OPEN, web::to(read::readyz)),
+        get("/metrics", QUERY, web::to(read::metrics)),
+        get("/openapi.json", OPEN, web::to(openapi::serve)),
+    ]
+}
+
+/// Puts the table into an app. What it does not list is answered with 404 or 405, to holders of any key.
+pub(super) fn register(app: &mut web::ServiceConfig) {
+    let mut entries = table();
+    entries.sort_by_key(|entry| entry.path);
+    let mut entries = entries.into_iter().peekable();
+    while let Some(Entry { path, .. }) = entries.peek() {
+        let path = *path;
+        let mut resource = web::resource(path).default_service(guarded(Access::AnyKey, web::to(error::no_such_method)));
+        while let Some(entry) = entries.next_if(|entry| entry.path == path) {
+            resource = resource.route(guarded(entry.access, entry.answer.method(entry.method)));
+        }
+        app.service(resource);
+    }
+    app.default_service(guarded(Access::AnyKey, web::to(error::no_such_route)));
+}
+
+fn guarded(access: Access, route: Route) -> Route {
+    route.wrap(from_fn(move |request, next| auth::check_access(access, request, next)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_description_lists_the_routes_of_the_table_and_their_scopes() {
+        let mut expected: BTreeMap<(String, String), Value> = BTreeMap::new();
+        for entry in table() {
+            let security = match entry.access {
+                Access::Open => json!([{}]),
+                Access::AnyKey => panic!("{} names no scope", entry.path),
+                Access::Scope(scope) => json!([{}, {"key": [scope.name()]}]),
+            };
+            let operation = (entry.path.to_owned(), entry.method.as_str().to_ascii_lowercase());
+            assert!(expected.insert(operation, security).is_none(), "{} {} stands there twice", entry.method, entry.path);
+        }
+        let document = openapi::document();
+        let described = document["paths"].as_object().unwrap().iter().flat_map(|(path, operations)| {
+            let operations = operations.as_object().unwrap().iter();
+            operations.map(|(method, operation)| ((path.clone(), method.clone()), operation["security"].clone()))
+        });
+        assert_eq!(described.collect::<BTreeMap<_, _>>(), expected);
+    }
+}
