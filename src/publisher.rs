@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 /// Longest wait of a request for the execution actor to be there. The pauses between its restarts are at most half as long.
 const ACTOR_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for the verdicts, beyond what the actor lets events wait for others. A log that takes this long is stuck.
-const VERDICT_WAIT: Duration = Duration::from_secs(60);
+const VERDICT_WAIT: Duration = Duration::from_mins(1);
 
 /// An event that has passed the door it came through, or was refused there.
 ///

@@ -107,22 +107,22 @@ fn upward_uses<'a>(layers: &[Vec<&str>], files: impl Iterator<Item = (&'a Path, 
     let height = |name: &str| layers.iter().rev().position(|layer| layer.contains(&name));
     let mut problems = Vec::new();
     for (path, text) in files {
-        let user = module(path);
-        if ["lib", "main"].contains(&user.as_str()) {
+        let own = module(path);
+        if ["lib", "main"].contains(&own.as_str()) {
             continue;
         }
-        let Some(own) = height(&user) else {
-            problems.push(format!("{}: '{user}' has no layer in ARCHITECTURE.md", path.display()));
+        let Some(own_height) = height(&own) else {
+            problems.push(format!("{}: '{own}' has no layer in ARCHITECTURE.md", path.display()));
             continue;
         };
-        let used: BTreeSet<&str> = text
+        let names: BTreeSet<&str> = text
             .split("crate::")
             .skip(1)
             .map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default())
-            .filter(|name| *name != user)
+            .filter(|name| *name != own)
             .collect();
-        let wrong = used.into_iter().filter(|name| height(name).is_some_and(|other| other >= own));
-        problems.extend(wrong.map(|name| format!("{}: {user} uses {name}, which is not below it", path.display())));
+        let wrong = names.into_iter().filter(|name| height(name).is_some_and(|other| other >= own_height));
+        problems.extend(wrong.map(|name| format!("{}: {own} uses {name}, which is not below it", path.display())));
     }
     problems
 }

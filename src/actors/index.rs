@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::ActorFailure;
-use super::refresh::Refresh;
+use super::refresh::{Refresh, WhenQuiet};
 use crate::clock::monotonic;
 use crate::core::rank::Index;
 use crate::views::{Publish, Views};
@@ -33,7 +33,7 @@ pub(crate) async fn run(IndexParts { views, index, stop }: IndexParts) -> Result
     let refresh = Refresh {
         views,
         publish: index,
-        when_quiet: Some((QUIET, |index: &Index| index.can_be_calibrated() && !index.is_calibrated())),
+        when_quiet: Some(WhenQuiet { after: QUIET, wanted: |index| index.can_be_calibrated() && !index.is_calibrated() }),
         pause: Box::new(|took| PAUSE_MIN.max(took * PAUSE_FACTOR)),
         stop,
     };

@@ -15,11 +15,17 @@ use crate::views::{AsOf, Publish, Views};
 pub(super) struct Refresh<T> {
     pub(super) views: Views,
     pub(super) publish: Publish<T>,
-    /// Work that waits for a quiet moment: how long no newer view must have come, and whether the value wants it.
-    pub(super) when_quiet: Option<(Duration, fn(&T) -> bool)>,
+    /// Work that waits for a quiet moment.
+    pub(super) when_quiet: Option<WhenQuiet<T>>,
     /// The pause after a computation that took this long.
     pub(super) pause: Box<dyn Fn(Duration) -> Duration>,
     pub(super) stop: watch::Receiver<bool>,
+}
+
+/// Work that a value may want once no newer view has come for a while.
+pub(super) struct WhenQuiet<T> {
+    pub(super) after: Duration,
+    pub(super) wanted: fn(&T) -> bool,
 }
 
 impl<T: AsOf + Send + Sync + 'static> Refresh<T> {
@@ -31,13 +37,13 @@ impl<T: AsOf + Send + Sync + 'static> Refresh<T> {
     {
         while !*self.stop.borrow_and_update() {
             let previous = Arc::clone(&self.publish.borrow());
-            let quiet = self.when_quiet.filter(|(_, wants)| wants(&previous));
+            let quiet = self.when_quiet.as_ref().filter(|quiet| (quiet.wanted)(&previous)).map(|quiet| quiet.after);
             let view = tokio::select! {
                 newer = self.views.at_least(previous.as_of().next()) => match newer {
                     Some(view) => Some(view),
                     None => return Ok(()), // The fold has ended: the process is shutting down.
                 },
-                () = tokio::time::sleep(quiet.map_or(Duration::ZERO, |(after, _)| after)), if quiet.is_some() => None,
+                () = tokio::time::sleep(quiet.unwrap_or_default()), if quiet.is_some() => None,
                 _ = self.stop.changed() => continue,
             };
             let began = monotonic();

@@ -257,7 +257,7 @@ mod tests {
         let log: SharedLog = Arc::new(MemoryLog::new(Clock::system()));
         let fact = |number: u64| {
             let time = Timestamp::from_micros(number.cast_signed());
-            let text = "x".repeat(if number % 3 == 0 { 100_000 } else { 10 });
+            let text = "x".repeat(if number.is_multiple_of(3) { 100_000 } else { 10 });
             let event = Event::ExecutionStarted(ExecutionStarted {
                 execution: format!("e{number}").parse().unwrap(),
                 intent: text,

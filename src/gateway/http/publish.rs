@@ -118,11 +118,9 @@ fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
 
 /// The id as the sender wrote it, also of an event that was refused.
 fn given_id(item: &Incoming, redactor: &Redactor) -> Option<String> {
-    match &item.content {
-        Ok(fact) => Some(fact.id.to_string()),
-        Err(_) => {
-            let id = cloud::given_id(item.original.as_ref()?)?;
-            Some(redactor.text(&id).unwrap_or(id))
-        }
+    if let Ok(fact) = &item.content {
+        return Some(fact.id.to_string());
     }
+    let id = cloud::given_id(item.original.as_ref()?)?;
+    Some(redactor.text(&id).unwrap_or(id))
 }
