@@ -1,6 +1,6 @@
 //! Who may do what: every route, however its path is spelt, with a key of every scope and with none; and what no answer tells.
 
-use pml::gateway::{hash_key, new_key};
+use pml::gateway::http::{hash_key, new_key};
 
 use crate::server::{Answer, Server, agent};
 
@@ -85,7 +85,7 @@ fn every_route_is_open_to_its_scope_alone_however_its_path_is_spelt() {
                     let found = answer.status != 404 && answer.status != 405;
                     match scope {
                         _ if allowed(&route, *scope) && routed => {
-                            assert!(!refused, "{route} as {spelling}: {scope:?}, {answer:?}")
+                            assert!(!refused, "{route} as {spelling}: {scope:?}, {answer:?}");
                         }
                         None => assert_eq!(answer.status, 401, "{route} as {spelling} without a key: {answer:?}"),
                         Some(_) => assert!(refused || (!found && !routed), "{route} as {spelling}: {scope:?}, {answer:?}"),
@@ -94,7 +94,9 @@ fn every_route_is_open_to_its_scope_alone_however_its_path_is_spelt() {
                 }
             };
             check(&path, true);
-            encoded(&path).iter().for_each(|spelling| check(spelling, true));
+            for spelling in encoded(&path) {
+                check(&spelling, true);
+            }
             for unknown in [format!("/{path}"), format!("{path}/"), format!("/.{path}")] {
                 check(&unknown, false);
             }
