@@ -21,7 +21,7 @@ fn guarded() -> (Server, [String; 3]) {
     (Server::with(&[("HTTP__KEYS", &setting)]), keys)
 }
 
-/// The status and, unless the answer is a stream without an end, the text.
+/// The status and, unless the answer has no end or is no text, the text.
 fn ask(server: &Server, agent: &ureq::Agent, key: Option<&str>, method: &str, path: &str) -> Answer {
     let url = format!("{}{path}", server.url());
     let bearer = key.map(|key| format!("Bearer {key}")).unwrap_or_default();
@@ -31,7 +31,7 @@ fn ask(server: &Server, agent: &ureq::Agent, key: Option<&str>, method: &str, pa
         other => panic!("no route has the method {other}"),
     };
     let response = response.unwrap();
-    if response.headers()["content-type"] == "text/event-stream" {
+    if ["text/event-stream", "application/octet-stream"].iter().any(|kind| response.headers()["content-type"] == kind) {
         return Answer { status: response.status().as_u16(), retry_after: None, text: String::new() };
     }
     Answer::read(Ok(response)).unwrap_or_else(|error| panic!("{method} {path}: {error}"))

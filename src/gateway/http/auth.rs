@@ -40,24 +40,32 @@ pub(super) enum Access {
 pub(super) async fn check_access(
     access: Access,
     request: ServiceRequest,
-    next: Next<impl MessageBody>,
+    next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let keys = &gateway(&request).settings.keys;
-    if !keys.is_empty() {
-        check_key(keys, bearer(&request), access)?;
-    }
-    next.call(request).await
+    let checked = if keys.is_empty() { Ok(()) } else { check_key(keys, bearer(&request), access) };
+    answer(checked, request, next).await
 }
 
 /// Runs before routing.
 pub(super) async fn check_host(
     request: ServiceRequest,
-    next: Next<impl MessageBody>,
+    next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
-    if gateway(&request).settings.keys.is_empty() {
-        check_local(&request)?;
+    let checked = if gateway(&request).settings.keys.is_empty() { check_local(&request) } else { Ok(()) };
+    answer(checked, request, next).await
+}
+
+/// A refusal is an answer like others, so that what holds for all answers holds for it.
+async fn answer(
+    checked: Result<(), ApiError>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
+    match checked {
+        Ok(()) => next.call(request).await.map(ServiceResponse::map_into_left_body),
+        Err(refused) => Ok(request.error_response(refused).map_into_right_body()),
     }
-    next.call(request).await
 }
 
 fn gateway(request: &ServiceRequest) -> &Gateway {
