@@ -1,18 +1,18 @@
 //! The actors: thin shells around the pure core, one file each.
 //!
-//! | actor | hears | decides with | writes |
+//! | actor | reads | decides with | writes |
 //! |---|---|---|---|
-//! | [`execution`] | HTTP, the in-process client | `core::execution::admit` | what agents publish, dead letters |
-//! | [`trace`] | the log | `core::trace` | `trace.completed` |
-//! | [`graph_sync`] | the log | `core::state` | views for readers, `notify.*` on the bus |
+//! | [`execution`] | publish requests, the log | `core::execution::admit` | published events, dead letters |
+//! | [`trace`] | the log, views | `core::trace` | `trace.completed` |
+//! | [`graph_sync`] | the log | `core::state` | views, `notify.*` on the bus |
 //! | [`embedding`] | views | `core::vectors` | `embedding.computed` |
-//! | [`prediction`] | the log, the index | `core::live`, `core::rank` | `prediction.served`, `predict.*` on the bus |
-//! | [`index`] | views | `core::rank` | the index that questions are compared with |
-//! | [`measures`] | views | `core::graph::measures` | measures for readers |
-//! | [`snapshots`] | views | how much is new | snapshots, `notify.snapshot_taken` on the bus |
+//! | [`prediction`] | the log, views | `core::live`, `core::predict` | `prediction.served`, `predict.*` on the bus |
+//! | [`index`] | views | `core::rank` | the search index of discover |
+//! | [`measures`] | views | `core::graph::measures` | the graph measures |
+//! | [`snapshots`] | views | the configured intervals | snapshots, `notify.snapshot_taken` on the bus |
 //!
-//! Each lives on an arbiter of its own. `follow` feeds an actor from the log, batch by batch, with back-pressure; `supervisor` builds
-//! it anew, from a view and the log, when it is gone. So no actor may hold anything that is not in the log.
+//! `follow` sends an actor the records of the log, batch by batch, with back-pressure. `supervisor` rebuilds a failed actor from a
+//! view and the log, so an actor may hold nothing that is not in the log.
 
 pub(crate) mod burst;
 pub(crate) mod embedding;
@@ -33,12 +33,12 @@ use crate::core::event::Record;
 use crate::embed::EmbedError;
 use crate::log::{AppendError, ReadError};
 
-/// Records from the log, in order. An empty batch is a tick: nothing came for a while.
+/// The next records of the log, in order. An empty batch is a tick: the log has been silent for a while.
 #[derive(Message)]
 #[rtype(result = "Result<(), ActorFailure>")]
 pub(crate) struct Records(pub(crate) Vec<Record>);
 
-/// Why an actor has to be built anew.
+/// Why an actor ended and has to be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum ActorFailure {
     #[error("the actor is gone; it panicked or stopped itself")]
@@ -52,7 +52,7 @@ pub enum ActorFailure {
 }
 
 impl ActorFailure {
-    /// Whether the log is damaged, so that an actor built anew would fail in the same way.
+    /// Whether the log is damaged, so that a rebuilt actor would fail in the same way.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Append(error) => matches!(error, AppendError::Damaged(_)),

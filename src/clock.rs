@@ -1,7 +1,7 @@
-//! The only place that asks what time it is, and the only source of fresh ids.
+//! The clock: the only module that reads the system time and makes random ids.
 //!
-//! There are two questions. [`Clock::now`] is what records are stamped with: the wall clock, which somebody may set. [`Clock::uptime`]
-//! is what waits and spans are measured with: nobody can set it, so no wait ends early or never.
+//! [`Clock::now`] is the wall clock, which gives records their timestamps and may be set. [`Clock::uptime`] measures waits and
+//! durations; it cannot be set, so no wait ends early or never.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,31 +10,32 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::core::id::RecordId;
 use crate::core::time::Timestamp;
 
-/// How far stamps may run ahead of the wall clock to keep their order. A clock that is set back by less stands still until it has caught
-/// up; one that is set back by more is followed at once, or records would carry a time that is not for as long as it was off.
+/// How far timestamps may run ahead of the wall clock to keep their order. If the wall clock is set back by less, timestamps grow by a
+/// microsecond each until it has caught up; if by more, they follow it at once, because otherwise they would be wrong for as long as
+/// the clock was wrong.
 const AHEAD_MAX_US: i64 = 5_000_000;
 
-/// Tells the time. Each stamp is later than the one before, so that events without a time of their own keep the order they arrived
-/// in, unless the wall clock was set back by more than a few seconds.
+/// `Clock` gives timestamps and durations. Each timestamp is later than the one before, so that events without a time of their own keep
+/// their order of arrival, unless the wall clock was set back by more than a few seconds. Clones share one clock.
 #[derive(Clone)]
 pub struct Clock(Arc<Inner>);
 
 struct Inner {
     last_us: AtomicI64,
-    /// When this clock was made.
+    /// The time at which this clock was created.
     began: tokio::time::Instant,
     #[cfg(any(test, feature = "testing"))]
     manual: Option<Manual>,
 }
 
-/// What a clock shows that does not look at the machine's.
+/// The times of a manual clock, which does not read the system's.
 #[cfg(any(test, feature = "testing"))]
 struct Manual {
     wall_us: AtomicI64,
     uptime_us: std::sync::atomic::AtomicU64,
 }
 
-/// How long a clock has been running. Means nothing to another clock.
+/// The time since a clock was created. Values of different clocks are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Uptime {
     micros: u64,
@@ -45,7 +46,7 @@ impl Uptime {
 
     #[must_use]
     pub const fn plus_millis(self, millis: u64) -> Self {
-        // A wait of more than 584,000 years saturates, which is what the caller means.
+        // A wait of more than 584,000 years saturates: it never ends.
         Self { micros: self.micros.saturating_add(millis.saturating_mul(1_000)) }
     }
 
@@ -68,14 +69,14 @@ impl Clock {
         }))
     }
 
-    /// Stands still but for a microsecond per stamp; moves by [`advance_ms`](Self::advance_ms).
+    /// A clock that advances only by [`advance_ms`](Self::advance_ms), and by a microsecond per timestamp.
     #[cfg(any(test, feature = "testing"))]
     pub fn manual(start: Timestamp) -> Self {
         let manual = Manual { wall_us: AtomicI64::new(start.micros()), uptime_us: std::sync::atomic::AtomicU64::new(0) };
         Self(Arc::new(Inner { last_us: AtomicI64::new(i64::MIN), began: monotonic(), manual: Some(manual) }))
     }
 
-    /// Lets time pass.
+    /// Advances both times of a manual clock.
     #[cfg(any(test, feature = "testing"))]
     pub fn advance_ms(&self, millis: u64) {
         let manual = self.0.manual.as_ref().expect("only a manual clock is moved");
@@ -84,14 +85,14 @@ impl Clock {
         manual.uptime_us.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Sets the wall clock, as an administrator or a time server does; no time passes.
+    /// Sets the wall clock of a manual clock, as an administrator or a time server does. The uptime does not change.
     #[cfg(any(test, feature = "testing"))]
     pub fn set_wall(&self, to: Timestamp) {
         let manual = self.0.manual.as_ref().expect("only a manual clock is set");
         manual.wall_us.store(to.micros(), Ordering::Relaxed);
     }
 
-    /// What a record that comes now is stamped with.
+    /// The timestamp for a record made now.
     pub fn now(&self) -> Timestamp {
         let wall = self.wall_us();
         let later = |last: i64| if last.saturating_sub(wall) > AHEAD_MAX_US { wall } else { wall.max(last.saturating_add(1)) };
@@ -99,7 +100,7 @@ impl Clock {
         Timestamp::from_micros(later(last.expect("the update always succeeds")))
     }
 
-    /// What waits and spans are measured with.
+    /// The time since the clock was created, for waits and durations.
     pub fn uptime(&self) -> Uptime {
         #[cfg(any(test, feature = "testing"))]
         if let Some(manual) = &self.0.manual {
@@ -116,24 +117,24 @@ impl Clock {
         wall_clock_us()
     }
 
-    /// A new ULID.
+    /// A new random ULID.
     pub fn fresh_id(&self) -> RecordId {
         RecordId::from_parts(self.now(), entropy())
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the system clock")]
+#[expect(clippy::disallowed_methods, reason = "this is the only place that reads the system clock")]
 fn wall_clock_us() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A moment to measure a span from, whatever happens to the wall clock meanwhile.
+/// The current instant of the monotonic clock, for measuring durations.
 pub fn monotonic() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// 128 bits from the operating system.
+/// 128 random bits from the operating system.
 pub fn entropy() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system gives entropy");
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_ahead_for_a_while_stamps_nothing_with_the_future_afterwards() {
+    fn a_clock_that_was_ahead_for_a_while_gives_no_future_timestamps_afterwards() {
         let clock = Clock::manual(at(1_000));
         clock.set_wall(at(1_000_000));
         assert_eq!(clock.now(), at(1_000_000));

@@ -1,4 +1,4 @@
-//! The data directory: opening the log in it, and who may read it.
+//! The data directory: opening its log and restricting its permissions.
 
 use std::fs::DirEntry;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::log::{OpenError, RedbLog, RedbOptions};
 use crate::private;
 use crate::snapshot::Store;
 
-/// What `pml fork` writes beside the log.
+/// The configuration file that `pml fork` writes beside the log.
 pub(crate) const CONFIG_FILE: &str = "pml.toml";
 
 /// Opens the embedded log of `directory` with the configured sizes.
@@ -23,25 +23,26 @@ pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbL
     };
     check_not_vanished(directory)?;
     let log = RedbLog::open(directory, options, clock)?;
-    tighten(directory);
+    restrict_permissions(directory);
     Ok(log)
 }
 
-/// A log that is missing or empty where snapshots of one are kept is not a new one. Snapshots kept elsewhere tell nothing: several logs
-/// may share an object store.
+/// Fails if the log is missing or empty although the directory holds snapshots of one: the log was lost, and a new one must not take its
+/// place. Snapshots kept elsewhere are no evidence, because several logs may share an object store.
 fn check_not_vanished(directory: &Path) -> Result<(), OpenError> {
     let path = directory.join(RedbLog::FILE_NAME);
     let snapshots = directory.join(Store::DIRECTORY);
     let is_empty = std::fs::metadata(&path).map_or(true, |file| file.len() == 0);
-    let is_kept = |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| Store::is_snapshot(&entry.file_name()));
-    if is_empty && std::fs::read_dir(&snapshots).is_ok_and(|mut entries| entries.any(is_kept)) {
+    let is_snapshot = |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| Store::is_snapshot(&entry.file_name()));
+    if is_empty && std::fs::read_dir(&snapshots).is_ok_and(|mut entries| entries.any(is_snapshot)) {
         return Err(OpenError::Vanished { path, snapshots });
     }
     Ok(())
 }
 
-/// What older versions wrote may be open to other users. A directory that holds other things too belongs to somebody else, and stays.
-fn tighten(directory: &Path) {
+/// Restricts files of older versions, which other users may be able to read, to their owner. The directory itself is left unchanged if
+/// it holds other files too.
+fn restrict_permissions(directory: &Path) {
     let ours = [RedbLog::FILE_NAME, Store::DIRECTORY, CONFIG_FILE];
     let is_ours =
         |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| ours.iter().any(|name| entry.file_name() == *name));
@@ -51,7 +52,7 @@ fn tighten(directory: &Path) {
         paths.push(directory.to_owned());
     }
     for path in paths {
-        if let Err(error) = private::tighten(&path) {
+        if let Err(error) = private::restrict_to_owner(&path) {
             tracing::warn!(%error, path = %path.display(), "other users may be able to read this");
         }
     }

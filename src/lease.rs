@@ -1,6 +1,6 @@
-//! Leases: of several processes with a role that only one may have at a time, one holds the lease and the others wait.
+//! Leases for roles that only one process may perform at a time: one process holds the lease, the others wait for it.
 //!
-//! [`LeaseState`] is what a process knows about a lease; `nats::Lease` keeps one on NATS. An embedded process always holds every
+//! [`LeaseState`] says whether this process holds a lease; `nats::Lease` keeps one on NATS. An embedded process always holds every
 //! lease. [`while_leased`] runs work for as long as the lease is held.
 
 use std::pin::pin;
@@ -16,18 +16,19 @@ pub enum LeaseState {
 }
 
 impl LeaseState {
-    /// The lease of a process that shares its roles with nobody.
+    /// A lease that is always held, for a process that shares its role with no other.
     pub(crate) fn always() -> watch::Receiver<Self> {
         watch::channel(Self::Held).1
     }
 
+    /// Whether this process holds the lease.
     pub fn is_held(&self) -> bool {
         *self == Self::Held
     }
 }
 
-/// Runs `work` whenever the lease is held, again and again, until `stop` or until the work ends by itself. The work is given a
-/// signal that tells it to end when the lease is lost.
+/// Runs `work` whenever the lease is held, until `stop` or until the work ends by itself. The work gets a signal to end when the lease is
+/// lost.
 pub(crate) async fn while_leased<F, R, E>(
     mut lease: watch::Receiver<LeaseState>,
     mut stop: watch::Receiver<bool>,
@@ -54,6 +55,7 @@ where
     }
 }
 
+/// Waits until the lease is in a state for which `reached` holds.
 async fn until(lease: &mut watch::Receiver<LeaseState>, reached: impl FnMut(&LeaseState) -> bool) {
     if lease.wait_for(reached).await.is_err() {
         // The task that keeps the lease is gone, so its state never changes again.

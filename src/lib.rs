@@ -9,8 +9,8 @@
 //!                                                                                     (core::state)      --notify--> bus
 //! ```
 //!
-//! The log is the truth; everything else may be deleted and rebuilt from it. The modules stand in layers, lowest first; each uses only
-//! those above it in this list (ARCHITECTURE.md, `tests/tidy.rs`).
+//! The log is the only source of truth; everything else may be deleted and rebuilt from it. The modules below are listed by layer, the
+//! lowest first; each uses only modules of earlier layers (ARCHITECTURE.md; checked by `tests/tidy.rs`).
 
 pub mod core;
 

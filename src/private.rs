@@ -1,11 +1,11 @@
-//! Files and directories that only their owner may read, whatever the umask: the log, snapshots, archives and backups hold what agents
-//! did, word by word.
+//! Files and directories that only their owner may read, whatever the umask. The log, snapshots, archives and backups hold the
+//! inputs and outputs of agents.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Makes a directory, and those above it that are missing, for the owner alone. One that is there is left as it is.
+/// Creates a directory, and its missing parents, for the owner only. An existing directory is left unchanged.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -14,7 +14,8 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-fn writing() -> OpenOptions {
+/// Options to create and write a file for the owner only.
+fn owner_only_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -22,24 +23,24 @@ fn writing() -> OpenOptions {
     options
 }
 
-/// Makes an empty file for the owner alone, also in the place of another.
+/// Creates an empty file for the owner only, or empties an existing one.
 pub fn create_file(path: &Path) -> io::Result<File> {
-    let file = writing().create(true).truncate(true).open(path)?;
-    tighten(path)?;
+    let file = owner_only_options().create(true).truncate(true).open(path)?;
+    restrict_to_owner(path)?;
     Ok(file)
 }
 
-/// Makes a file for the owner alone if there is none.
+/// Creates a file for the owner only, unless it exists.
 pub fn create_file_if_missing(path: &Path) -> io::Result<()> {
-    match writing().create_new(true).open(path) {
+    match owner_only_options().create_new(true).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Takes a file or directory away from everybody but its owner.
+/// Removes the permissions of everybody but the owner from a file or directory.
 #[cfg(unix)]
-pub fn tighten(path: &Path) -> io::Result<()> {
+pub fn restrict_to_owner(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mut permissions = std::fs::metadata(path)?.permissions();
     let owner_only = permissions.mode() & !0o077;
@@ -51,6 +52,6 @@ pub fn tighten(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-pub fn tighten(_path: &Path) -> io::Result<()> {
+pub fn restrict_to_owner(_path: &Path) -> io::Result<()> {
     Ok(())
 }

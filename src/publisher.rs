@@ -1,5 +1,5 @@
-//! Publishing: the types of a publish request and its answer, and [`Publisher`], the client that every gateway and everything
-//! inside this process publishes with. The execution actor answers.
+//! Publishing: the types of a publish request and its answer, and [`Publisher`], the client with which gateways and other code in this
+//! process publish. The execution actor answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,25 +21,25 @@ use crate::log::AppendError;
 use crate::log::{DeadLetter, DeadLetters};
 use crate::metrics::Metrics;
 
-/// Longest wait of a request for the execution actor to be there. The pauses between its restarts are at most half as long.
+/// Longest wait of a request for the execution actor to start. The pauses between its restarts are at most half as long.
 const ACTOR_WAIT: Duration = Duration::from_secs(10);
-/// Longest wait for the verdicts, beyond what the actor lets events wait for others. A log that takes this long is stuck.
+/// Longest wait for the verdicts, in addition to `execution.reorder_wait_ms`. A log that takes longer is stuck.
 const VERDICT_WAIT: Duration = Duration::from_mins(1);
 
-/// An event that has passed the door it came through, or was refused there.
+/// An event that a gateway has checked: a fact, or a refusal.
 ///
-/// Boxed on both sides, by the sender's thread: events are handed on often.
+/// Both are behind a pointer, because events are moved often.
 #[derive(Debug)]
 pub struct Incoming {
     pub content: Result<Arc<NewRecord>, Box<Refusal>>,
-    /// As received; without it, a refused event is kept in the form it would have had on the wire.
+    /// The bytes as received, for a dead letter. Without them, a dead letter holds the event as structured JSON.
     pub original: Option<Bytes>,
 }
 
 impl Incoming {
-    /// An event as a door read it, after it has passed the intake.
-    pub(crate) fn received(read: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
-        let content = read.and_then(|mut fact| {
+    /// Checks an event that a gateway has parsed, or failed to parse, from `original`.
+    pub(crate) fn received(parsed: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
+        let content = parsed.and_then(|mut fact| {
             intake::check(&mut fact, limits)?;
             Ok(Arc::new(fact))
         });
@@ -48,14 +48,14 @@ impl Incoming {
     }
 }
 
-/// What became of one event.
+/// The answer for one published event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// In the log, durably.
+    /// It is durable in the log.
     Accepted { seq: Seq },
     /// The log held this id already.
     Duplicate { seq: Seq },
-    /// Not in the log; kept as a dead letter.
+    /// It is not in the log. It is kept as a dead letter, unless its sender sends it again.
     Refused(Box<Refusal>),
 }
 
@@ -78,30 +78,33 @@ pub enum PublishError {
         "this process accepts no events at the moment: it has no lease on the role 'execution', nor is another process known to have it"
     )]
     Unleased,
-    /// There is no room; names what is full. Some of it may have been taken before that. Sending it again, with the same ids, is safe.
+    /// The named storage is full. Some events may have been taken. Sending all again, with the same ids, is safe.
     #[error("{0}; make room and send it again with the same ids")]
     Full(Arc<str>),
     /// Nothing was taken.
     #[error("the log cannot be written at the moment; GET /readyz says why")]
     Failing,
-    /// Some of it may have been taken. Sending it again, with the same ids, is safe.
+    /// Some events may have been taken. Sending all again, with the same ids, is safe.
     #[error("the outcome is unknown; send it again with the same ids")]
     Unknown,
 }
 
+/// The request to publish events, as a message for the execution actor.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<Verdict>, PublishError>")]
 pub(crate) struct Publish {
     pub(crate) items: Vec<Incoming>,
+    /// The name of the gateway, for dead letters.
     pub(crate) origin: &'static str,
-    /// The sender keeps events that are refused temporarily and sends them again: they become no dead letters.
-    pub(crate) comes_again: bool,
-    pub(crate) room: Room,
+    /// The sender keeps events that are refused temporarily and sends them again, so these become no dead letters.
+    pub(crate) retried_by_sender: bool,
+    pub(crate) reservation: Reservation,
 }
 
-/// Where the execution actor announces itself to publishers; `None` while there is none.
-pub(crate) type Announce = watch::Sender<Option<actix::Recipient<Publish>>>;
+/// The sender through which the execution actor announces its address to publishers; `None` while there is no actor.
+pub(crate) type AddressSender = watch::Sender<Option<actix::Recipient<Publish>>>;
 
+/// Why dead letters could not be sent again.
 #[derive(Debug, thiserror::Error)]
 pub enum RedriveError {
     #[error(transparent)]
@@ -110,45 +113,46 @@ pub enum RedriveError {
     Remove(#[from] AppendError),
 }
 
-/// Publishes events through the execution actor. Cheap to clone; survives the actor's restarts.
+/// `Publisher` sends events to the execution actor and waits for the verdicts. It is cheap to clone and survives the actor's restarts.
 #[derive(Clone)]
 pub struct Publisher {
     address: watch::Receiver<Option<actix::Recipient<Publish>>>,
     limits: Arc<Limits>,
-    /// Whether this process is the one that takes events.
+    /// The lease of the role `execution`.
     lease: watch::Receiver<LeaseState>,
-    waiting: Arc<Waiting>,
+    pending: Arc<PendingBytes>,
     actor_wait: Duration,
     verdict_wait: Duration,
     metrics: Arc<Metrics>,
 }
 
-/// What waits for its verdict, in bytes as received.
-struct Waiting {
+/// The bytes, as received, of the events that wait for their verdicts.
+struct PendingBytes {
     bytes: AtomicUsize,
     bytes_max: usize,
 }
 
-impl Waiting {
-    /// `None` if there is no room beside what waits already. What waits alone may be of any size: it would never find more room. What
-    /// was made in this process has no bytes as received, and is bounded by who made it.
-    fn take_room(self: &Arc<Self>, bytes: usize) -> Option<Room> {
+impl PendingBytes {
+    /// Reserves `bytes`; `None` if they exceed `bytes_max` together with those reserved already. A request of any size is accepted
+    /// while nothing else is reserved, because it could never succeed otherwise. Events made in this process count no bytes; their
+    /// maker bounds them.
+    fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let fits = |held: usize, sum: usize| bytes == 0 || held == 0 || sum <= self.bytes_max;
         let grown = |held: usize| held.checked_add(bytes).filter(|sum| fits(held, *sum));
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
-        Some(Room { bytes, of: Arc::clone(self) })
+        Some(Reservation { bytes, pending: Arc::clone(self) })
     }
 }
 
-/// The room that a request takes until it has its verdicts or is dropped.
-pub(crate) struct Room {
+/// The reserved bytes of a request, until it is answered or dropped.
+pub(crate) struct Reservation {
     bytes: usize,
-    of: Arc<Waiting>,
+    pending: Arc<PendingBytes>,
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.pending.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -160,12 +164,12 @@ impl Publisher {
         settings: &config::Execution,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let waiting = Arc::new(Waiting { bytes: AtomicUsize::new(0), bytes_max: settings.queue_bytes_max });
+        let pending = Arc::new(PendingBytes { bytes: AtomicUsize::new(0), bytes_max: settings.queue_bytes_max });
         let verdict_wait = VERDICT_WAIT + Duration::from_millis(settings.reorder_wait_ms);
-        Self { address, limits, lease, waiting, actor_wait: ACTOR_WAIT, verdict_wait, metrics }
+        Self { address, limits, lease, pending, actor_wait: ACTOR_WAIT, verdict_wait, metrics }
     }
 
-    /// Publishes events made in this process. When this returns, each is durably in the log or was refused.
+    /// Publishes events made in this process. When this returns, each is durable in the log or was refused.
     pub async fn publish(&self, facts: Vec<NewRecord>) -> Result<Vec<Verdict>, PublishError> {
         let check = |mut fact| match intake::check(&mut fact, &self.limits) {
             Ok(()) => Incoming { content: Ok(Arc::new(fact)), original: None },
@@ -177,13 +181,13 @@ impl Publisher {
         self.submit(facts.into_iter().map(check).collect(), "library").await
     }
 
-    /// Publishes what came through a door named `origin`, checked or refused there.
+    /// Publishes events that the gateway named `origin` has checked.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
         self.send(items, origin, false).await
     }
 
-    /// Publishes for a sender that keeps events that are refused temporarily and sends them again: they become no dead letters.
-    pub(crate) async fn submit_to_come_again(
+    /// Publishes events of a sender that keeps those that are refused temporarily and sends them again, so these become no dead letters.
+    pub(crate) async fn submit_retryable(
         &self,
         items: Vec<Incoming>,
         origin: &'static str,
@@ -191,27 +195,33 @@ impl Publisher {
         self.send(items, origin, true).await
     }
 
-    async fn send(&self, items: Vec<Incoming>, origin: &'static str, comes_again: bool) -> Result<Vec<Verdict>, PublishError> {
+    async fn send(
+        &self,
+        items: Vec<Incoming>,
+        origin: &'static str,
+        retried_by_sender: bool,
+    ) -> Result<Vec<Verdict>, PublishError> {
         match &*self.lease.borrow() {
             LeaseState::Held => {}
             LeaseState::Waiting(Some(_)) => return Err(PublishError::Closed),
             LeaseState::Waiting(None) => return Err(PublishError::Unleased),
         }
         let bytes = items.iter().filter_map(|item| item.original.as_ref()).map(bytes::Bytes::len).sum();
-        let Some(room) = self.waiting.take_room(bytes) else {
+        let Some(reservation) = self.pending.reserve(bytes) else {
             self.metrics.busy.inc();
             return Err(PublishError::Busy);
         };
         let mut address = self.address.clone();
         let present = timeout(self.actor_wait, address.wait_for(Option::is_some)).await.map_err(|_| PublishError::NotReady)?;
         let actor = present.map_err(|_| PublishError::Closed)?.clone().expect("waited for an address");
-        // A caller that stops waiting here does not take the events back: they keep their room until the actor is done with them.
-        let verdicts = timeout(self.verdict_wait, actor.send(Publish { items, origin, comes_again, room })).await;
+        // A caller that stops waiting here does not withdraw the events: they keep their reservation until the actor has answered.
+        let publish = Publish { items, origin, retried_by_sender, reservation };
+        let verdicts = timeout(self.verdict_wait, actor.send(publish)).await;
         verdicts.map_or(Err(PublishError::Unknown), |sent| sent.unwrap_or(Err(PublishError::Unknown)))
     }
 
-    /// Sends dead letters through the door again. Each leaves the store; one that is refused once more comes back with the new
-    /// reason.
+    /// Publishes the events of dead letters again and removes the letters. An event that is refused again gets a new dead letter with
+    /// the new reason.
     pub async fn redrive(
         &self,
         dead: &dyn DeadLetters,
@@ -219,21 +229,21 @@ impl Publisher {
         now: Timestamp,
     ) -> Result<Vec<(u64, Verdict)>, RedriveError> {
         let numbers: Vec<u64> = letters.iter().map(|letter| letter.number).collect();
-        let reread = |letter: DeadLetter| {
-            let read = cloud::from_structured(&letter.letter.bytes, now);
-            Incoming::received(read, letter.letter.bytes.into(), &self.limits)
+        let parse = |letter: DeadLetter| {
+            let parsed = cloud::from_structured(&letter.letter.bytes, now);
+            Incoming::received(parsed, letter.letter.bytes.into(), &self.limits)
         };
-        let verdicts = self.submit(letters.into_iter().map(reread).collect(), "redrive").await?;
+        let verdicts = self.submit(letters.into_iter().map(parse).collect(), "redrive").await?;
         dead.remove(numbers.clone()).await?;
         Ok(numbers.into_iter().zip(verdicts).collect())
     }
 
-    /// Whether the execution actor is there to take events.
+    /// Whether the execution actor is running, so that it can take events.
     pub fn is_open(&self) -> bool {
         self.address.borrow().is_some()
     }
 
-    /// Whether it would take them, or waits for another process.
+    /// The state of the lease of the role `execution`.
     pub fn lease(&self) -> LeaseState {
         self.lease.borrow().clone()
     }
@@ -248,30 +258,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_for_so_many_bytes_or_for_one_request() {
-        let waiting = Arc::new(Waiting { bytes: AtomicUsize::new(0), bytes_max: 10 });
-        let first = waiting.take_room(6).unwrap();
-        assert!(waiting.take_room(5).is_none());
-        let second = waiting.take_room(4).unwrap();
-        assert!(waiting.take_room(1).is_none());
+    fn bytes_are_reserved_up_to_the_maximum_or_for_one_request() {
+        let pending = Arc::new(PendingBytes { bytes: AtomicUsize::new(0), bytes_max: 10 });
+        let first = pending.reserve(6).unwrap();
+        assert!(pending.reserve(5).is_none());
+        let second = pending.reserve(4).unwrap();
+        assert!(pending.reserve(1).is_none());
         drop((first, second));
-        let alone = waiting.take_room(1_000).unwrap();
-        assert!(waiting.take_room(1).is_none() && waiting.take_room(usize::MAX).is_none());
-        assert!(waiting.take_room(0).is_some());
+        let alone = pending.reserve(1_000).unwrap();
+        assert!(pending.reserve(1).is_none() && pending.reserve(usize::MAX).is_none());
+        assert!(pending.reserve(0).is_some());
         drop(alone);
-        assert!(waiting.take_room(10).is_some());
+        assert!(pending.reserve(10).is_some());
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_ever_for_an_actor_that_is_not_there() {
+    async fn a_request_does_not_wait_for_ever_for_an_actor_that_is_not_running() {
         let config = config::Config::load(None, []).unwrap();
-        let (_door, address) = watch::channel(None);
+        let (_sender, address) = watch::channel(None);
         let limits = Arc::new(Limits::from(&config));
         let mut publisher = Publisher::new(address, limits, LeaseState::always(), &config.execution, Arc::new(Metrics::new()));
         publisher.actor_wait = Duration::from_millis(1);
         let refusal = cloud::from_structured(b"{}", Timestamp::from_micros(0)).unwrap_err();
         let item = Incoming { content: Err(Box::new(refusal)), original: Some(bytes::Bytes::from_static(b"{}")) };
         assert_eq!(publisher.submit(vec![item], "test").await, Err(PublishError::NotReady));
-        assert_eq!(publisher.waiting.bytes.load(Ordering::Relaxed), 0, "and the room is free again");
+        assert_eq!(publisher.pending.bytes.load(Ordering::Relaxed), 0, "the reservation is released");
     }
 }

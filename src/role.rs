@@ -23,9 +23,6 @@ pub enum Role {
     Query,
 }
 
-/// Roles of the design that this program does not have.
-const NOT_BUILT: [&str; 1] = ["trainer"];
-
 impl Role {
     pub const ALL: [Self; 6] = [Self::Execution, Self::Trace, Self::GraphSync, Self::Embedding, Self::Prediction, Self::Query];
 
@@ -41,24 +38,16 @@ impl Role {
     }
 }
 
-/// A text that is not a role of this program.
+/// A text that names no role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownRole {
-    #[error("the role '{0}' is not built yet; this program has {known}", known = Roles::all())]
-    NotBuilt(String),
-    #[error("'{0}' is no role; this program has {known}", known = Roles::all())]
-    Unknown(String),
-}
+#[error("'{0}' is no role; this program has {known}", known = Roles::all())]
+pub struct UnknownRole(String);
 
 impl FromStr for Role {
     type Err = UnknownRole;
 
     fn from_str(text: &str) -> Result<Self, UnknownRole> {
-        match Self::ALL.into_iter().find(|role| role.name() == text) {
-            Some(role) => Ok(role),
-            None if NOT_BUILT.contains(&text) => Err(UnknownRole::NotBuilt(text.to_owned())),
-            None => Err(UnknownRole::Unknown(text.to_owned())),
-        }
+        Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| UnknownRole(text.to_owned()))
     }
 }
 
@@ -97,15 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_that_is_not_there_is_an_error_that_says_which_are() {
-        let problem = |text: &str| text.parse::<Role>().unwrap_err().to_string();
+    fn an_unknown_role_is_an_error_that_lists_the_known_ones() {
         assert_eq!("graph-sync".parse(), Ok(Role::GraphSync));
         assert_eq!(
-            problem("trainer"),
-            "the role 'trainer' is not built yet; this program has execution, trace, graph-sync, embedding, prediction, query"
-        );
-        assert_eq!(
-            problem("cook"),
+            "cook".parse::<Role>().unwrap_err().to_string(),
             "'cook' is no role; this program has execution, trace, graph-sync, embedding, prediction, query"
         );
     }

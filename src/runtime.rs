@@ -1,19 +1,19 @@
-//! The one place that builds adapters and actors and connects them, and the order in which they stop.
+//! The runtime builds the adapters and the actors of a process, connects them, and stops them in order. No other module does.
 
-mod roles;
+mod actors;
+mod leases;
+mod on_nats;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
 use crate::actors::ActorFailure;
 use crate::actors::burst::Burst;
-use crate::actors::graph_sync::{self, GraphSyncParts};
 use crate::actors::supervisor::{Reports, supervise};
 use crate::ask::Asker;
-use crate::bus::{MemoryBus, NatsBus, SharedBus};
+use crate::bus::{MemoryBus, SharedBus};
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::core::graph::measures::Measures;
@@ -22,24 +22,23 @@ use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::core::state::State;
 use crate::data_dir::open_log;
-use crate::embed::{self, EmbedError};
+use crate::embed::{self, EmbedError, SharedEmbedder};
 use crate::gateway;
 use crate::gateway::http::Gateway;
-use crate::gateway::nats::IntakeParts;
-use crate::lease::{LeaseState, while_leased};
-use crate::log::{AppendError, DeadLetters, JetStreamLog, OpenError, SharedLog, StreamDeadLetters};
+use crate::log::{AppendError, DeadLetters, OpenError, SharedLog};
 use crate::metrics::Metrics;
-use crate::nats::{Lease, Nats, NatsError};
-use crate::publisher::Publisher;
+use crate::nats::NatsError;
+use crate::publisher::{AddressSender, Publisher};
 use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::subject::Subjects;
 use crate::templates::{self, TemplateError, template_record};
-use crate::views::{Latest, Views};
+use crate::views::{Latest, LatestSender, Views};
+use actors::Thread;
+use leases::Leases;
+use on_nats::OnNats;
 
-/// How long what runs on NATS may take to stop in good order. Nothing is lost by leaving it: what was not acknowledged comes again.
-const STOP_PATIENCE: Duration = Duration::from_secs(3);
-
+/// Why a process could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -66,7 +65,7 @@ pub enum StartError {
     Fold,
 }
 
-/// Stored records are not what was written.
+/// The log holds records that fail their check.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the log is damaged; `pml log verify` lists what is; restore a backup with `pml restore` into a new data directory")]
 pub struct LogDamaged(#[source] Arc<ActorFailure>);
@@ -86,35 +85,38 @@ pub struct Runtime {
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
+    /// Released last, when nothing is written any more.
+    leases: Leases,
     nats: Option<OnNats>,
     burst: Burst,
     /// Set when an actor meets damage in the log.
     damaged: watch::Sender<Option<Arc<ActorFailure>>>,
     stop: watch::Sender<bool>,
+    /// The threads of the actors, indexed by [`Thread`].
     arbiters: Vec<actix_rt::Arbiter>,
+    /// One receiver per supervised actor; it resolves when the actor has ended for good.
     ended: Vec<oneshot::Receiver<()>>,
 }
 
-/// Takes events from the work queue.
-type Taking = tokio::task::JoinHandle<Result<(), ActorFailure>>;
-
-/// What a process on NATS runs besides the actors.
-#[derive(Default)]
-struct OnNats {
-    /// With its own stop: it ends before the actors do.
-    intake: Option<(watch::Sender<bool>, Taking)>,
-    service: Option<gateway::nats::Service>,
-    /// Given back last, when nothing is written any more.
-    lease: Option<Lease>,
-}
-
-/// Where the actors read and write.
-struct Places {
+/// What a runtime is built on: its adapters, and the roles of the process with their leases.
+struct Environment {
     log: SharedLog,
     dead: Arc<dyn DeadLetters>,
     bus: SharedBus,
-    /// When this process takes events.
-    lease: watch::Receiver<LeaseState>,
+    subjects: Subjects,
+    clock: Clock,
+    roles: Roles,
+    leases: Leases,
+}
+
+/// What the runtime hands to its actors and does not keep.
+struct ActorInputs {
+    views: LatestSender<State>,
+    measures: LatestSender<Measures>,
+    index: LatestSender<Index>,
+    address: AddressSender,
+    limits: Arc<Limits>,
+    embedder: SharedEmbedder,
 }
 
 impl Runtime {
@@ -136,53 +138,16 @@ impl Runtime {
         log: SharedLog,
         dead: Arc<dyn DeadLetters>,
     ) -> Result<Self, StartError> {
-        let places = Places { log, dead, bus: Arc::new(MemoryBus::default()), lease: LeaseState::always() };
-        Self::start_actors(config, clock, subjects(config)?, places, Roles::all()).await
-    }
-
-    /// Connects to NATS, creates or checks the streams, and starts the actors of `roles` with their doors.
-    pub async fn start_on_nats(config: &Config, clock: Clock, roles: Roles) -> Result<Self, StartError> {
-        let nats = Nats::connect(&config.nats, subjects(config)?).await?;
-        nats.provision(&config.dead).await?;
-        let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
-        let mut on_nats = OnNats::default();
-        if roles.contains(Role::Execution) {
-            let holder = format!("{}-{}", std::process::id(), clock.fresh_id());
-            let length = Duration::from_millis(config.nats.lease_ms);
-            on_nats.lease = Some(Lease::seek(&nats, Role::Execution.name(), holder, length).await?);
-        }
-        let lease = on_nats.lease.as_ref().map_or_else(LeaseState::always, Lease::state);
-        let places = Places {
-            log: Arc::new(log),
-            dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
-            bus: Arc::new(NatsBus::new(nats.clone())),
-            lease: lease.clone(),
+        let environment = Environment {
+            log,
+            dead,
+            bus: Arc::new(MemoryBus::default()),
+            subjects: subjects(config)?,
+            clock,
+            roles: Roles::all(),
+            leases: Leases::default(),
         };
-        let mut runtime = Self::start_actors(config, clock, nats.subjects().clone(), places, roles).await?;
-        if runtime.roles.contains(Role::Execution) {
-            let (stop, stopping) = watch::channel(false);
-            let parts = IntakeParts {
-                nats: nats.clone(),
-                publisher: runtime.publisher.clone(),
-                clock: runtime.clock.clone(),
-                stop: stopping.clone(),
-            };
-            let taking = while_leased(lease, stopping, move |end| {
-                let parts = IntakeParts { stop: end, ..parts.clone() };
-                async {
-                    gateway::nats::run_intake(parts).await;
-                    Ok(())
-                }
-            });
-            on_nats.intake = Some((stop, nats.spawn(taking)));
-        }
-        if runtime.roles.contains(Role::Query) {
-            let service =
-                gateway::nats::Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
-            on_nats.service = Some(service);
-        }
-        runtime.nats = Some(on_nats);
-        Ok(runtime)
+        Self::start_actors(config, environment).await
     }
 
     /// Serves HTTP on the configured address until the returned server is stopped. The address is the one bound, also for port 0.
@@ -204,33 +169,41 @@ impl Runtime {
         })
     }
 
-    async fn start_actors(
-        config: &Config,
-        clock: Clock,
-        subjects: Subjects,
-        Places { log, dead, bus, lease }: Places,
-        roles: Roles,
-    ) -> Result<Self, StartError> {
-        let metrics = Arc::new(Metrics::new());
-        let limits = Arc::new(Limits::from(config));
-        let (stop, stopping) = watch::channel(false);
+    /// Builds the runtime and starts its actors: first the fold, then, on a view that has caught up, the others.
+    async fn start_actors(config: &Config, environment: Environment) -> Result<Self, StartError> {
+        let (mut runtime, inputs) = Self::build(config, environment).await?;
+        let last_snapshot = runtime.views.current().applied();
+        runtime.start_graph_sync(config, inputs.views);
+        // Open executions are part of the state, so the actors that need them start from a view that has caught up.
+        let tail = *runtime.log.tail().borrow();
+        runtime.wait_caught_up(tail).await?;
+        if runtime.roles.contains(Role::GraphSync) {
+            runtime.load_templates(&config.templates.path).await?;
+            runtime.start_snapshots(config, last_snapshot);
+        }
+        runtime.start_roles(config, inputs.limits, inputs.address, inputs.embedder);
+        runtime.start_measures(config, inputs.measures);
+        runtime.start_index(inputs.index);
+        Ok(runtime)
+    }
+
+    /// Builds a runtime without actors, with the state of the newest usable snapshot.
+    async fn build(config: &Config, environment: Environment) -> Result<(Self, ActorInputs), StartError> {
+        let Environment { log, dead, bus, subjects, clock, roles, leases } = environment;
+        let (metrics, limits) = (Arc::new(Metrics::new()), Arc::new(Limits::from(config)));
         let store = Store::configured(config)?;
-        let begin = snapshot::to_start_from(&store, log.as_ref()).await;
-        let last_snapshot = begin.applied();
-        let (view_sender, views) = Views::channel(begin);
+        let state = snapshot::to_start_from(&store, log.as_ref()).await;
+        let (view_sender, views) = Views::channel(state);
         let (measures_sender, measures) = Latest::channel(Measures::default());
         let (index_sender, indexed) = Latest::channel(Index::default());
         let embedder = embed::open(&config.embedding)?;
         let asker =
             Asker::new(views.clone(), indexed.clone(), measures.clone(), Arc::clone(&embedder), config.limits.intent_bytes_max);
-        let (address, publisher_address) = watch::channel(None);
-        let publisher =
-            Publisher::new(publisher_address, Arc::clone(&limits), lease.clone(), &config.execution, Arc::clone(&metrics));
-        let arbiters: Vec<actix_rt::Arbiter> = (0..4).map(|_| actix_rt::Arbiter::new()).collect();
-        // Every process folds; only one with the role tells others what it learnt, and nobody listens to a bus of its own.
-        let told: SharedBus = if roles.contains(Role::GraphSync) { Arc::clone(&bus) } else { Arc::new(MemoryBus::default()) };
+        let (address_sender, address) = watch::channel(None);
+        let lease = leases.state(Role::Execution);
+        let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
-        let mut runtime = Self {
+        let runtime = Self {
             publisher,
             views,
             measures,
@@ -244,66 +217,54 @@ impl Runtime {
             metrics,
             clock,
             roles,
+            leases,
             nats: None,
             burst: Burst::new(),
             damaged: watch::Sender::new(None),
-            stop,
-            arbiters,
+            stop: watch::Sender::new(false),
+            arbiters: Thread::ALL.map(|_| actix_rt::Arbiter::new()).into(),
             ended: Vec::new(),
         };
-
-        let folding = GraphSyncParts {
-            log: Arc::clone(&runtime.log),
+        let inputs = ActorInputs {
             views: view_sender,
-            bus: told,
-            subjects: runtime.subjects.clone(),
-            clock: runtime.clock.clone(),
-            mailbox: config.graph_sync.mailbox,
-            batch_records_max: config.graph_sync.batch_records_max,
-            burst: runtime.burst.clone(),
-            stop: stopping.clone(),
+            measures: measures_sender,
+            index: index_sender,
+            address: address_sender,
+            limits,
+            embedder,
         };
-        runtime.supervise("graph_sync", 0, stopping.clone(), move || graph_sync::run(folding.clone()));
-        // Open executions are part of the state: whoever needs them starts from a view that has caught up.
-        let tail = *runtime.log.tail().borrow();
-        runtime.caught_up(tail).await?;
-        if runtime.roles.contains(Role::GraphSync) {
-            runtime.load_templates(&config.templates.path).await?;
-            runtime.start_snapshots(config, last_snapshot, stopping.clone());
-        }
-        runtime.start_roles(config, (limits, address, lease), embedder, stopping.clone());
-        runtime.start_readers_side(config, measures_sender, index_sender, stopping);
-        Ok(runtime)
+        Ok((runtime, inputs))
     }
 
-    fn supervise<F, R>(&mut self, name: &'static str, arbiter: usize, stop: watch::Receiver<bool>, incarnation: F)
+    /// Runs an actor on one of the runtime's threads and restarts it when it fails.
+    fn supervise<F, R>(&mut self, name: &'static str, thread: Thread, incarnation: F)
     where
         F: Fn() -> R + Send + 'static,
         R: Future<Output = Result<(), ActorFailure>> + 'static,
     {
-        let handle = self.arbiters[arbiter].handle();
+        let handle = self.arbiters[thread as usize].handle();
         let reports = Reports { metrics: Arc::clone(&self.metrics), damaged: self.damaged.clone() };
-        self.ended.push(supervise(name, &handle, self.clock.clone(), reports, stop, incarnation));
+        self.ended.push(supervise(name, &handle, self.clock.clone(), reports, self.stop.subscribe(), incarnation));
     }
 
-    /// Waits until the fold holds everything up to `seq`, or meets something that it can never get past.
-    async fn caught_up(&self, seq: Seq) -> Result<(), StartError> {
+    /// Waits until the fold has applied every record up to `seq`; an error if it ended before, for example on damage in the log.
+    async fn wait_caught_up(&self, seq: Seq) -> Result<(), StartError> {
         if self.views.at_least(seq).await.is_some() {
             return Ok(());
         }
-        // Damage is told before the fold that met it is gone.
+        // The supervisor reports damage before it drops the fold.
         match self.damaged.borrow().clone() {
             Some(failure) => Err(LogDamaged(failure).into()),
             None => Err(StartError::Fold),
         }
     }
 
-    /// Resolves when an actor has met damage in the log. No restart helps: the process should end.
+    /// Resolves when an actor has met damage in the log. A restart does not help: the process should end.
     pub async fn damaged(&self) -> LogDamaged {
         let mut damaged = self.damaged.subscribe();
         let found = damaged.wait_for(Option::is_some).await.map(|found| found.clone());
         // The sender is a part of this runtime.
-        LogDamaged(found.ok().flatten().expect("waited for it"))
+        LogDamaged(found.ok().flatten().expect("the value was waited for"))
     }
 
     /// Records the configured templates that the state does not hold yet in this form.
@@ -319,13 +280,13 @@ impl Runtime {
         if !facts.is_empty() {
             let appended = self.log.append(facts).await?;
             let last = appended.iter().map(|appended| appended.seq).max().expect("one answer per fact");
-            self.caught_up(last).await?;
+            self.wait_caught_up(last).await?;
         }
         Ok(())
     }
 
-    /// Waits until everything published so far is folded, no finished execution is waiting to be closed and no text for its vector. If
-    /// the fold stops before, the answer is the view it stopped at.
+    /// Waits until every published event is folded, every finished execution is closed and every text has its vector, and returns that
+    /// view. If the fold ends before, returns the last view.
     pub async fn settled(&self) -> Arc<State> {
         loop {
             let tail = *self.log.tail().borrow();
@@ -333,33 +294,23 @@ impl Runtime {
                 let (embedded, wanted) = view.vectors.coverage();
                 view.applied() >= tail && embedded == wanted && view.executions.finished_len() == 0
             };
-            let Some(view) = self.views.when(is_settled).await else { return self.views.current() };
+            let Some(view) = self.views.wait_until(is_settled).await else { return self.views.current() };
             if view.applied() >= *self.log.tail().borrow() {
                 return view;
             }
         }
     }
 
-    /// Stops the actors, then lets the log write what it holds and close its file. On NATS within a few seconds, also when the
-    /// servers are gone.
+    /// Stops the actors, then lets the log write what it holds and close its file. On NATS this ends within a few seconds, also when
+    /// the servers do not answer.
     pub async fn stop(mut self) {
-        let Some(on_nats) = self.nats.take() else { return self.end(OnNats::default()).await };
-        if tokio::time::timeout(STOP_PATIENCE, self.end(on_nats)).await.is_err() {
-            tracing::warn!("NATS does not answer; stopping without it. What was not acknowledged comes again");
+        match self.nats.take() {
+            Some(on_nats) => on_nats::stop(&mut self, on_nats).await,
+            None => self.stop_actors().await,
         }
     }
 
-    async fn end(&mut self, OnNats { intake, service, lease }: OnNats) {
-        if let Some(service) = service {
-            service.stop().await;
-        }
-        if let Some((stop, intake)) = intake {
-            // What it has handed over gets its verdict and its acknowledgement first.
-            stop.send_replace(true);
-            if intake.await.is_err() {
-                tracing::error!("the task that takes events from the work queue had panicked");
-            }
-        }
+    async fn stop_actors(&mut self) {
         self.stop.send_replace(true);
         for ended in self.ended.drain(..) {
             // The sender is dropped, never used: an error is the signal.
@@ -371,9 +322,7 @@ impl Runtime {
                 tracing::error!("an actor's thread had panicked");
             }
         }
-        if let Some(lease) = lease {
-            lease.release().await;
-        }
+        std::mem::take(&mut self.leases).release().await;
     }
 }
 

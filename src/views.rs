@@ -1,7 +1,7 @@
-//! The newest derived values, shared between the actor that makes them and everybody who reads them.
+//! The newest derived values, shared between the actor that computes them and their readers.
 //!
-//! A writer publishes an immutable value; readers take the newest one without waiting for the writer, and may wait for one that
-//! is recent enough. Three values are shared like this: the state ([`Views`]), the search index and the graph measures.
+//! A writer publishes immutable values; readers get the newest one without waiting for the writer, or wait for one that is recent
+//! enough. Three values are shared like this: the state ([`Views`]), the search index and the graph measures.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::core::state::State;
 
 /// A value computed from the log up to a position.
 pub trait AsOf {
-    /// The last record the value knows.
+    /// The position of the last record that the value includes.
     fn as_of(&self) -> Seq;
 }
 
-/// The writer's side of a shared value.
-pub type Publish<T> = watch::Sender<Arc<T>>;
+/// The writer's end of a shared value.
+pub type LatestSender<T> = watch::Sender<Arc<T>>;
 
-/// The readers' side of a shared value: the newest one, without waiting.
+/// The readers' end of a shared value.
 pub struct Latest<T>(watch::Receiver<Arc<T>>);
 
-/// The newest views of the state.
+/// The readers' end of the state: each published state is a view.
 pub type Views = Latest<State>;
 
-// Derived, `Clone` would ask for `T: Clone`.
+// A derived `Clone` would require `T: Clone`.
 impl<T> Clone for Latest<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -35,8 +35,8 @@ impl<T> Clone for Latest<T> {
 }
 
 impl<T> Latest<T> {
-    /// Both sides of a value that starts as `first`.
-    pub(crate) fn channel(first: T) -> (Publish<T>, Self) {
+    /// Both ends of a value that starts as `first`.
+    pub(crate) fn channel(first: T) -> (LatestSender<T>, Self) {
         let (sender, receiver) = watch::channel(Arc::new(first));
         (sender, Self(receiver))
     }
@@ -46,12 +46,13 @@ impl<T> Latest<T> {
         Self(watch::channel(value).1)
     }
 
+    /// The newest value.
     pub fn current(&self) -> Arc<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// The first value that is `ready`; `None` if the writer ended before there was one.
-    pub async fn when(&self, ready: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+    /// Waits for the first value that is `ready`; `None` if the writer ended before.
+    pub async fn wait_until(&self, ready: impl Fn(&T) -> bool) -> Option<Arc<T>> {
         let mut receiver = self.0.clone();
         let value = receiver.wait_for(|value| ready(value)).await.ok()?;
         Some(Arc::clone(&value))
@@ -59,18 +60,19 @@ impl<T> Latest<T> {
 }
 
 impl<T: AsOf> Latest<T> {
-    /// The first value that knows everything up to `seq`; `None` if the writer ended before there was one.
+    /// Waits for the first value that includes every record up to `seq`; `None` if the writer ended before.
     pub async fn at_least(&self, seq: Seq) -> Option<Arc<T>> {
-        self.when(|value| value.as_of() >= seq).await
+        self.wait_until(|value| value.as_of() >= seq).await
     }
 }
 
 impl Latest<Index> {
-    /// The first index that knows everything up to `seq`, with all vectors and fitted weights; `None` if indexing ended before.
+    /// Waits for the first index that includes every record up to `seq`, all vectors and fitted weights; `None` if its writer ended
+    /// before.
     pub async fn complete(&self, seq: Seq) -> Option<Arc<Index>> {
-        self.when(|index| {
-            let (have, wanted) = index.state().vectors.coverage();
-            index.applied() >= seq && have == wanted && index.is_calibrated()
+        self.wait_until(|index| {
+            let (embedded, wanted) = index.state().vectors.coverage();
+            index.applied() >= seq && embedded == wanted && index.is_calibrated()
         })
         .await
     }

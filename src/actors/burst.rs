@@ -1,7 +1,7 @@
 //! Burst detection: while many published events wait for their acknowledgement, the actors that only follow the log pause.
 //!
-//! Folding an event takes about as long as storing it, so in a burst half of the machine would go into views that nobody has asked
-//! for yet. Paused followers catch up when the burst ends, in larger batches, which costs less per record.
+//! Folding an event takes about as long as storing it, so in a burst half of the processor time would go into views that nobody has
+//! asked for yet. Paused followers catch up when the burst ends, in larger batches, which costs less per record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Interval at which a paused follower checks whether the burst is over.
 const CHECK_EVERY: Duration = Duration::from_millis(2);
 
-/// Shared between the execution actor, which reports how many events wait, and the followers of the log. Clones share one state.
+/// `Burst` is shared by the execution actor, which reports how many events wait, and the followers of the log. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Burst(Arc<Inner>);
 
@@ -35,7 +35,7 @@ impl Burst {
         Self(Arc::new(Inner { since: monotonic(), last_report_us: AtomicU64::new(0) }))
     }
 
-    /// Reports how many events wait for their answers.
+    /// Reports how many events wait for their verdicts.
     pub(crate) fn report(&self, waiting: usize) {
         if waiting >= WAITING_EVENTS_MIN {
             self.0.last_report_us.store(self.now_us(), Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! embedding: gives every text that the state wants a vector, once per text and model, in batches, and records it.
+//! The embedding actor computes and records the vectors of the texts in the state, once per text and model, in batches.
 //!
-//! What is lacking is read off the view, so a new life needs nothing but the log, and two of these in different processes only do
-//! some work twice. A change of model is nothing special: the texts lack vectors of the new model until the last one has got its own.
+//! The view says which texts lack a vector, so a restarted actor needs nothing but the log, and two processes with this role only
+//! repeat some work. After a change of model every text lacks a vector of the new model, and the same loop computes them.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ const SOURCE: &str = "pml/embedding";
 /// Texts whose vectors are appended together. A vector is about a kilobyte.
 pub(crate) const APPEND_TEXTS_MAX: usize = 512;
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct EmbeddingParts {
     pub(crate) log: SharedLog,
@@ -31,7 +32,7 @@ pub(crate) struct EmbeddingParts {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life: while texts lack vectors, compute some; else wait for the view to move.
+/// Runs the actor until `stop`: computes vectors while texts lack them, otherwise waits for a newer view.
 pub(crate) async fn run(mut parts: EmbeddingParts) -> Result<(), ActorFailure> {
     let mut wait_for = Seq::ZERO;
     while !*parts.stop.borrow_and_update() {
@@ -39,15 +40,20 @@ pub(crate) async fn run(mut parts: EmbeddingParts) -> Result<(), ActorFailure> {
             view = parts.views.at_least(wait_for) => view,
             _ = parts.stop.changed() => continue,
         };
-        let Some(view) = view else { return Ok(()) }; // The fold is gone: shutting down.
+        let Some(view) = view else { return Ok(()) }; // The fold has ended: the process is shutting down.
         let lacking = view.vectors.lacking(parts.embedder.model().as_str(), APPEND_TEXTS_MAX);
-        wait_for = if lacking.is_empty() { view.applied().next() } else { compute(&parts, lacking, view.applied()).await? };
+        wait_for =
+            if lacking.is_empty() { view.applied().next() } else { embed_and_append(&parts, lacking, view.applied()).await? };
     }
     Ok(())
 }
 
-/// Records the vectors of some texts; the answer is where the last one stands.
-async fn compute(parts: &EmbeddingParts, lacking: Vec<(TextHash, Arc<str>)>, wanted_at: Seq) -> Result<Seq, ActorFailure> {
+/// Computes and appends the vectors of some texts. Returns the position of the last one.
+async fn embed_and_append(
+    parts: &EmbeddingParts,
+    lacking: Vec<(TextHash, Arc<str>)>,
+    wanted_at: Seq,
+) -> Result<Seq, ActorFailure> {
     failpoint::pass("embedding.batch");
     let embedder = Arc::clone(&parts.embedder);
     let work = move || {
@@ -65,7 +71,8 @@ async fn compute(parts: &EmbeddingParts, lacking: Vec<(TextHash, Arc<str>)>, wan
     Ok(appended.into_iter().map(|appended| appended.seq).max().unwrap_or(wanted_at))
 }
 
-/// The record of a vector. With the moment the text was found lacking in its id: a text that was forgotten and came back gets a vector again.
+/// The fact that a text has a vector. Its id contains `wanted_at`, the view in which the vector was missing, so that a text that was
+/// forgotten and came back gets a vector again.
 pub(crate) fn embedding_record(hash: TextHash, model: &str, vector: Vec<f32>, wanted_at: Seq, now: Timestamp) -> NewRecord {
     let text_hash = hash.to_string();
     NewRecord {

@@ -1,10 +1,10 @@
-//! execution: takes what agents publish, decides what is admitted, appends it, and answers only then.
+//! The execution actor decides which published events are admitted, appends them, and answers when they are durable.
 //!
-//! What waits is decided and appended as one group while the next one gathers. A decision rests on what the log holds and on the
-//! groups under way; if one of those fails, the actor starts over from the log. An event that refers to something unknown may only
-//! have overtaken it; it is held back for a while (`reorder`) before it is refused. What is refused goes to the dead letters, unless the log already holds that id: then
-//! it is a repeat, and the answer is where the first one stands. What is refused only for the moment (`Refusal::is_temporary`) is no
-//! dead letter if whoever brought it keeps it and brings it again.
+//! Waiting events are decided and appended as one group while the next group gathers. Decisions rest on the log and on the groups
+//! under way; if a group fails, the actor is rebuilt from the log. An event that refers to something unknown may have overtaken it, so
+//! it is held back for a while (`reorder`) before it is refused. A refused event becomes a dead letter, with two exceptions: if the
+//! log holds its id, it is a duplicate, and the answer is the position of the first one; if the refusal is temporary
+//! (`Refusal::is_temporary`) and the sender keeps the event and sends it again, the event is put off.
 
 mod admission;
 mod group;
@@ -29,23 +29,24 @@ use crate::core::refusal::Refusal;
 use crate::failpoint;
 use crate::log::{AppendError, Appended, Condition, DeadLetters, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
-use crate::publisher::{Announce, Publish, PublishError, Room, Verdict};
+use crate::publisher::{AddressSender, Publish, PublishError, Reservation, Verdict};
 use crate::views::Views;
 use admission::Admission;
-use group::{Burial, Group, Settled};
+use group::{DeadLetterWriter, Group, Settled};
 use reorder::Reorder;
 
-/// Groups handed to the log and not yet acknowledged. Those that wait for the log's writer share its next commit.
+/// Groups appended at the same time and not yet acknowledged. Those that wait for the log's writer share its next commit.
 const GROUPS_UNDER_WAY_MAX: usize = 32;
-/// While a group is under way, the next one waits until it holds this many events, so that a group is worth its overhead.
+/// While a group is under way, the next one starts only with this many events, so that its overhead is small.
 const NEXT_GROUP_EVENTS_MIN: usize = 64;
-/// How much of the room for open executions those may take that are over and not yet closed: beyond the first share, a burst of events
-/// no longer comes before their closing; beyond the second, events wait for it.
-const CLOSING_MATTERS_PERCENT: usize = 50;
-const CLOSING_FIRST_PERCENT: usize = 75;
-/// Records handled at once when following the log: few enough that a batch is memory the allocator has at hand.
+/// Share of `open_executions_max` that finished executions may take before bursts no longer pause the actors that close them.
+const FINISHED_NO_PAUSE_PERCENT: usize = 50;
+/// Share of `open_executions_max` that finished executions may take before events wait until some are closed.
+const FINISHED_WAIT_PERCENT: usize = 75;
+/// Records of the log handled at once: few enough that the allocator reuses the memory of a batch.
 const BATCH_RECORDS_MAX: usize = 2_048;
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct ExecutionParts {
     pub(crate) log: SharedLog,
@@ -56,12 +57,12 @@ pub(crate) struct ExecutionParts {
     pub(crate) settings: config::Execution,
     pub(crate) letter_bytes_max: usize,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) address: Announce,
+    pub(crate) address: AddressSender,
     pub(crate) burst: Burst,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life of the actor: catches up with the log, then opens its door.
+/// Runs the actor until `stop`: catches up with the log, then announces its address to publishers.
 pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
     let mut executions = view.executions.clone();
@@ -83,7 +84,7 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
         Execution {
             parts,
             admission,
-            heard: position,
+            applied: position,
             reorder,
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
@@ -98,37 +99,41 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
     ended
 }
 
+/// The execution actor.
 pub(crate) struct Execution {
     parts: ExecutionParts,
     admission: Admission,
-    /// The last record of the log that `admission` holds.
-    heard: Seq,
+    /// The last record of the log that `admission` has applied.
+    applied: Seq,
     reorder: Reorder,
     queue: VecDeque<Item>,
-    /// Requests that still wait for the verdict on some event.
+    /// Requests that wait for the verdicts on some of their events.
     requests: BTreeMap<u64, Request>,
     next_request: u64,
     /// Events that wait for their verdict.
     waiting: usize,
-    /// How many groups are being written.
+    /// Groups that are being written.
     groups_under_way: usize,
 }
 
-/// One event of a request.
+/// One event of a publish request.
 struct Item {
     request: u64,
     index: usize,
     origin: &'static str,
-    comes_again: bool,
+    /// The sender keeps the event and sends it again if it is refused temporarily.
+    retried_by_sender: bool,
     original: Option<Bytes>,
     content: Result<Arc<NewRecord>, Box<Refusal>>,
 }
 
+/// A publish request that waits for verdicts.
 struct Request {
     verdicts: Vec<Option<Verdict>>,
     missing: usize,
     reply: oneshot::Sender<Result<Vec<Verdict>, PublishError>>,
-    _room: Room,
+    /// Held until the request is answered or dropped.
+    _reservation: Reservation,
 }
 
 impl Actor for Execution {
@@ -139,7 +144,7 @@ impl Handler<Publish> for Execution {
     type Result = ResponseFuture<Result<Vec<Verdict>, PublishError>>;
 
     fn handle(&mut self, publish: Publish, context: &mut Context<Self>) -> Self::Result {
-        let Publish { items, origin, comes_again, room } = publish;
+        let Publish { items, origin, retried_by_sender, reservation } = publish;
         failpoint::pass("execution.publish");
         if items.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
@@ -160,19 +165,20 @@ impl Handler<Publish> for Execution {
         let request = self.next_request;
         self.next_request += 1;
         self.waiting += items.len();
-        if !self.admission.awaits_closings(CLOSING_MATTERS_PERCENT) {
+        if !self.admission.finished_exceed(FINISHED_NO_PAUSE_PERCENT) {
             self.parts.burst.report(self.waiting);
         }
-        self.requests.insert(request, Request { verdicts: vec![None; items.len()], missing: items.len(), reply, _room: room });
+        let (verdicts, missing) = (vec![None; items.len()], items.len());
+        self.requests.insert(request, Request { verdicts, missing, reply, _reservation: reservation });
         self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
             request,
             index,
             origin,
-            comes_again,
+            retried_by_sender,
             original: item.original,
             content: item.content,
         }));
-        self.pump(context);
+        self.start_next_group(context);
         Box::pin(async { answer.await.unwrap_or(Err(PublishError::Unknown)) })
     }
 }
@@ -180,28 +186,28 @@ impl Handler<Publish> for Execution {
 impl Handler<Records> for Execution {
     type Result = Result<(), ActorFailure>;
 
-    /// What others wrote: closings, what an earlier life left under way, what a process that had the role before wrote late. Also the
-    /// tick that lets events stop waiting for what never came.
+    /// Applies records that others wrote: traces, groups of an earlier incarnation of this actor, late appends of the process that had
+    /// the role before. A tick refuses events that were held back for too long.
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
         for record in &records {
-            if self.admission.hear(record)
+            if self.admission.apply_record(record)
                 && !self.reorder.is_empty()
                 && let Some(execution) = record.event().execution()
             {
                 self.queue.extend(self.reorder.release(execution));
             }
-            self.heard = record.seq;
+            self.applied = record.seq;
         }
-        self.pump(context);
+        self.start_next_group(context);
         Ok(())
     }
 }
 
 impl Execution {
-    /// Starts the next group unless enough are under way: decide, append, bury; `settle` gets the rest done.
-    fn pump(&mut self, context: &mut Context<Self>) {
-        let worth_it = self.groups_under_way == 0 || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
-        if self.groups_under_way == GROUPS_UNDER_WAY_MAX || !worth_it {
+    /// Starts the next group unless enough are under way: decides and writes it; [`answer_settled`](Self::answer_settled) does the rest.
+    fn start_next_group(&mut self, context: &mut Context<Self>) {
+        let large_enough = self.groups_under_way == 0 || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
+        if self.groups_under_way == GROUPS_UNDER_WAY_MAX || !large_enough {
             return;
         }
         let group = self.decide();
@@ -209,21 +215,21 @@ impl Execution {
             return;
         }
         self.groups_under_way += 1;
-        let burial = Burial {
+        let dead_letters = DeadLetterWriter {
             dead: Arc::clone(&self.parts.dead),
             limits: Arc::clone(&self.parts.limits),
             letter_bytes_max: self.parts.letter_bytes_max,
         };
-        let work = group.write(Arc::clone(&self.parts.log), burial).into_actor(self);
+        let work = group.write(Arc::clone(&self.parts.log), dead_letters).into_actor(self);
         context.spawn(work.map(|settled, actor, context| match settled {
             Ok(settled) => {
-                actor.settle(settled);
+                actor.answer_settled(settled);
                 actor.groups_under_way -= 1;
-                actor.pump(context);
+                actor.start_next_group(context);
             }
             Err(failure) => {
-                // What this actor believes about open executions may now be ahead of the log. The next life reads the log;
-                // everybody who waits learns that the outcome is unknown when their request is dropped.
+                // `admission` may now be ahead of the log, so the actor stops and is rebuilt from the log. Requests that are
+                // dropped are answered with an unknown outcome.
                 tracing::error!(error = &failure as &dyn std::error::Error, "cannot append; starting over from the log");
                 if let ActorFailure::Append(full @ AppendError::Full { .. }) = &failure {
                     actor.answer_all(&PublishError::Full(full.to_string().into()));
@@ -233,15 +239,15 @@ impl Execution {
         }));
     }
 
-    /// Pure but for the clock: which of the waiting events are admitted, refused, or held back.
+    /// Decides which of the queued events are admitted, refused, or held back. Reads the clock and does no other I/O.
     fn decide(&mut self) -> Group {
-        let take = self.queue.len().min(group::EVENTS_MAX);
+        let events = self.queue.len().min(group::EVENTS_MAX);
         let now = self.parts.clock.uptime();
-        let mut group = Group::based_on(self.heard, now, take);
+        let mut group = Group::based_on(self.applied, now, events);
         let held = !self.reorder.is_empty();
-        for _ in 0..take {
-            // Every closing that the log brings is a reason to look again.
-            if self.admission.awaits_closings(CLOSING_FIRST_PERCENT) {
+        for _ in 0..events {
+            // The queue is tried again with every batch of records, hence after every trace.
+            if self.admission.finished_exceed(FINISHED_WAIT_PERCENT) {
                 break;
             }
             let Some(item) = self.queue.pop_front() else { break };
@@ -253,19 +259,19 @@ impl Execution {
             }
             group.reconsider(&execution, &mut self.admission);
         }
-        group.refuse(self.reorder.expire(now), &self.admission);
+        group.refuse_expired(self.reorder.expire(now), &self.admission);
         group
     }
 
-    /// After the write: verdicts, and what has to wait.
-    fn settle(&mut self, settled: Settled) {
+    /// Answers the events of a written group, and holds back those that wait for others.
+    fn answer_settled(&mut self, settled: Settled) {
         self.count(&settled);
         for (item, Appended { seq, duplicate }) in settled.appended {
             if duplicate {
-                self.admission.was_duplicate(&item);
+                self.admission.forget_duplicate(&item);
             }
             if duplicate && seq <= settled.based_on {
-                self.admission.undo_phantom(&item);
+                self.admission.discard_reopened(&item);
             }
             self.answer(&item, if duplicate { Verdict::Duplicate { seq } } else { Verdict::Accepted { seq } });
         }
@@ -274,7 +280,7 @@ impl Execution {
         }
         let now = self.parts.clock.uptime();
         for (item, refusal) in settled.waiting {
-            // The group decided meanwhile may have brought what this one waits for.
+            // A group decided meanwhile may contain what this event waits for.
             if self.admission.would_admit(&item) {
                 self.queue.push_back(item);
             } else {
@@ -283,14 +289,15 @@ impl Execution {
         }
     }
 
-    /// Tells everybody who waits why there will be no verdict.
+    /// Answers every waiting request with an error.
     fn answer_all(&mut self, error: &PublishError) {
         for request in std::mem::take(&mut self.requests).into_values() {
-            // Whoever stopped waiting does not want the answer.
+            // An error means that the sender stopped waiting.
             drop(request.reply.send(Err(error.clone())));
         }
     }
 
+    /// Counts the verdicts of a group in the metrics.
     fn count(&self, settled: &Settled) {
         let metrics = &self.parts.metrics;
         let mut accepted: BTreeMap<Kind, u64> = BTreeMap::new();
@@ -314,16 +321,17 @@ impl Execution {
         }
     }
 
+    /// Stores the verdict on one event, and answers its request when no verdict is missing.
     fn answer(&mut self, item: &Item, verdict: Verdict) {
-        // One that is not there was told that there is no room.
+        // A missing request was already answered with an error.
         let Some(request) = self.requests.get_mut(&item.request) else { return };
         request.verdicts[item.index] = Some(verdict);
         request.missing -= 1;
         self.waiting -= 1;
         if request.missing == 0 {
-            let request = self.requests.remove(&item.request).expect("it was just there");
+            let request = self.requests.remove(&item.request).expect("the request was just found");
             let verdicts = request.verdicts.into_iter().map(|verdict| verdict.expect("none is missing")).collect();
-            // Whoever stopped waiting does not want the answer.
+            // An error means that the sender stopped waiting.
             drop(request.reply.send(Ok(verdicts)));
         }
     }

@@ -1,4 +1,4 @@
-//! Feeding an actor from the log: read a batch, hand it over, wait until it is done, and read the next batch meanwhile.
+//! Sending an actor the records of the log: the next batch is read while the actor handles the last one.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::clock::monotonic;
 use crate::core::id::Seq;
 use crate::log::SharedLog;
 
-/// How long the log may be silent before the actor gets a tick.
+/// Silence of the log after which the actor gets a tick.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs until `stop` says so (`Ok`) or the actor or the log fails. With `burst`, feeding pauses during a burst.
+/// Sends `actor` every record after `position`, in batches, until `stop` (`Ok`) or until the actor or the log fails. With `burst`, it
+/// pauses during a burst.
 pub(super) async fn follow<A>(
     log: SharedLog,
     mut position: Seq,
@@ -35,11 +36,11 @@ where
     while !*stop.borrow_and_update() {
         if records.is_empty() {
             caught_up = monotonic();
-            // Whichever comes first; a tail that moved, a tick and a stop are all handled by the next round.
+            // Whichever comes first: the code below and the loop condition handle all three.
             tokio::select! {
                 moved = tail.wait_for(|tail| *tail > position) => {
                     if moved.is_err() {
-                        return Ok(()); // The log is gone: shutting down.
+                        return Ok(()); // The log is closed: the process is shutting down.
                     }
                 }
                 () = tokio::time::sleep(TICK) => {}

@@ -1,5 +1,4 @@
-//! graph-sync: the one owner of the [`State`]. Folds record by record and publishes an immutable view as often as anybody
-//! could notice.
+//! The graph-sync actor owns the [`State`]: it folds the log record by record and publishes immutable views for readers.
 
 use std::sync::Arc;
 
@@ -17,12 +16,13 @@ use crate::core::state::{Notice, State};
 use crate::failpoint;
 use crate::log::SharedLog;
 use crate::subject::Subjects;
-use crate::views::Publish;
+use crate::views::LatestSender;
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct GraphSyncParts {
     pub(crate) log: SharedLog,
-    pub(crate) views: Publish<State>,
+    pub(crate) views: LatestSender<State>,
     pub(crate) bus: SharedBus,
     pub(crate) subjects: Subjects,
     pub(crate) clock: Clock,
@@ -32,10 +32,10 @@ pub(crate) struct GraphSyncParts {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life of the actor: folds from where the newest view stands.
+/// Runs the actor until `stop`, from the position of the newest view.
 pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), ActorFailure> {
-    // A view is a complete fold up to its position, so a new incarnation goes on from there; what the old one had folded without
-    // publishing is folded again.
+    // A view is a complete fold up to its position, so a restarted actor continues from it. Records that were folded but not
+    // published are folded again.
     let state = State::clone(&parts.views.borrow());
     let position = state.applied();
     let (log, stop, batch_max) = (Arc::clone(&parts.log), parts.stop.clone(), parts.batch_records_max);
@@ -56,20 +56,20 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), ActorFailure> {
     follow(log, position, batch_max, actor, Some(burst), stop).await
 }
 
-/// Time between two views while records keep coming. After a view the maps are shared and every first write copies a node, so views
-/// are not made faster than anybody could look at them. The tick that follows the last record makes the last view.
+/// Interval between two views while records keep coming. The first write to a part of a map after a view copies that part, so views
+/// are not published more often than a reader could notice. The tick after the last record publishes the last view.
 const VIEW_EVERY_MS: u64 = 100;
-/// The same while the fold is more than a batch behind the log: what it would show is old, and catching up comes first.
+/// The interval while the fold is more than a batch behind the log: a view would be old, and catching up comes first.
 const VIEW_EVERY_BEHIND_MS: u64 = 1_000;
 
 struct GraphSync {
     state: State,
     clock: Clock,
-    /// Records were folded since the last view.
+    /// Whether records were folded since the last view.
     stale: bool,
     published: Uptime,
     batch_records_max: usize,
-    views: Publish<State>,
+    views: LatestSender<State>,
     bus: SharedBus,
     subjects: Subjects,
 }
@@ -93,7 +93,7 @@ impl Handler<Records> for GraphSync {
         let every_ms = if behind { VIEW_EVERY_BEHIND_MS } else { VIEW_EVERY_MS };
         let due = records.is_empty() || now.millis_since(self.published) >= every_ms;
         if behind {
-            // Freeing what another thread allocated is a tenth of a fold; that thread may do it. Nothing waits for it.
+            // Freeing memory that another thread allocated takes a tenth of a fold, so another thread does it. Nothing waits for it.
             drop(tokio::task::spawn_blocking(move || drop(records)));
         }
         if self.stale && due {
@@ -105,7 +105,7 @@ impl Handler<Records> for GraphSync {
         Box::pin(async move {
             for (seq, notice) in notices {
                 let (what, payload) = describe(seq, &notice);
-                // Notices are derived and may be lost: a subscriber that missed one asks for the view.
+                // A notice may be lost: it is derived, and a subscriber can always ask for the state.
                 if let Err(error) = bus.publish(subjects.notify(what), payload.to_string().into_bytes().into()).await {
                     tracing::debug!(%error, what, "notice not published");
                 }
@@ -115,6 +115,7 @@ impl Handler<Records> for GraphSync {
     }
 }
 
+/// The name of a notice and its payload.
 fn describe(seq: Seq, notice: &Notice) -> (&'static str, serde_json::Value) {
     match notice {
         Notice::CapabilityLearned { capability } => {

@@ -1,4 +1,4 @@
-//! index: keeps the search index of discover up to date with the newest view, and fits its weights.
+//! The index actor keeps the search index of discover up to date with the newest view, and fits its weights.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +9,27 @@ use super::ActorFailure;
 use super::refresh::{Refresh, WhenQuiet};
 use crate::clock::monotonic;
 use crate::core::rank::Index;
-use crate::views::{Publish, Views};
+use crate::views::{LatestSender, Views};
 
-/// Shortest pause between two updates; and the pause is at least this many times as long as the update took, so that a busy log
-/// costs a bounded share of a processor.
+/// Shortest pause between two updates.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The pause is at least this many times as long as the update took, so that a busy log costs a bounded share of a processor.
 const PAUSE_FACTOR: u32 = 3;
-/// The weights are fitted to the whole memory when no newer view has come for this long: a fit takes a good part of a second, which
-/// publishers would notice.
+/// The weights are fitted to the whole memory when no newer view has come for this long. A fit takes a good part of a second, which
+/// would slow publishers down.
 const QUIET: Duration = Duration::from_millis(300);
-/// Without a quiet moment, weights that the memory has outgrown are fitted again this long after the last fit.
+/// Without such a pause, stale weights are fitted again this long after the last fit.
 const FIT_EVERY: Duration = Duration::from_secs(10);
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct IndexParts {
     pub(crate) views: Views,
-    pub(crate) index: Publish<Index>,
+    pub(crate) index: LatestSender<Index>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life of the actor: updates the index whenever the view is newer.
+/// Runs the actor until `stop`: updates the index whenever there is a newer view.
 pub(crate) async fn run(IndexParts { views, index, stop }: IndexParts) -> Result<(), ActorFailure> {
     let refresh = Refresh {
         views,

@@ -1,10 +1,11 @@
-//! prediction: tells live executions what comes next, after their start and after each step, and records that it did.
+//! The prediction actor predicts the next call of each live execution, after its start and after each step, publishes the prediction
+//! on the bus and records it as an impression.
 //!
-//! It follows the log for what happens in each execution and takes what was learnt from the newest index, so a prediction never waits
-//! for the fold. Predictions are computed on a thread that may block, a few at a time; whoever cannot be served in time waits for its
-//! newest step only (`core::live`). The impression (`prediction.served`) is appended after the prediction was published: a crash in
-//! between loses the impression and nothing else. Its id follows from the record that caused it, so two of these in different
-//! processes record it once.
+//! The log says what happened in each execution; what was learnt comes from the newest view (`core::predict`), so a prediction never
+//! waits for the fold. Predictions are computed on a blocking thread, a few at a time. An execution that takes further steps while it
+//! waits gets one prediction, for its newest step (`core::live`). The impression (`prediction.served`) is appended after the
+//! prediction was published: a crash in between loses only the impression. Its id is derived from the record that caused it, so two
+//! processes with this role record it once.
 
 use std::sync::Arc;
 
@@ -28,12 +29,14 @@ use crate::metrics::Metrics;
 use crate::subject::{Pattern, Subjects};
 use crate::views::Views;
 
+/// Records handled at once.
 const BATCH_RECORDS_MAX: usize = 2_048;
-/// Predictions computed between two looks at what is published: the first of them waits for the last.
-const AT_ONCE_MAX: usize = 8;
-/// Impressions that wait for the log; more are dropped.
+/// Predictions computed together. They are published together, so the first of them waits for the last.
+const PREDICTIONS_AT_ONCE_MAX: usize = 8;
+/// Impressions that wait to be appended; more are dropped.
 const IMPRESSIONS_MAX: usize = 8_192;
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct PredictionParts {
     pub(crate) log: SharedLog,
@@ -47,7 +50,7 @@ pub(crate) struct PredictionParts {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life of the actor: knows the open executions of the newest view and follows the log from there.
+/// Runs the actor until `stop`, from the open executions of the newest view and its position in the log.
 pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
     let (log, stop) = (Arc::clone(&parts.log), parts.stop.clone());
@@ -62,9 +65,9 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
 
 struct Prediction {
     live: Live,
-    /// Away while some predictions are computed; the next ones are taken when it is back.
+    /// `None` while a batch of predictions is computed on another thread.
     predictor: Option<StreamPredictor>,
-    /// What the log has yet to take.
+    /// Impressions that wait to be appended.
     impressions: Vec<Arc<NewRecord>>,
     appending: bool,
     parts: PredictionParts,
@@ -78,26 +81,26 @@ impl Handler<Records> for Prediction {
     type Result = Result<(), ActorFailure>;
 
     fn handle(&mut self, Records(records): Records, context: &mut Context<Self>) -> Self::Result {
-        let served = Served::now(&self.parts);
+        let audience = Audience::current(&self.parts);
         let mut dropped = 0;
         for record in &records {
             failpoint::pass("prediction.record");
-            dropped += self.live.note(record, |execution, open| served.includes(record, execution, open));
+            dropped += self.live.note(record, |execution, open| audience.includes(record, execution, open));
         }
         self.parts.metrics.predictions_dropped.inc_by(dropped);
-        self.serve_some(context);
+        self.predict_next_batch(context);
         Ok(())
     }
 }
 
 impl Prediction {
-    /// Predicts for those who have waited longest, unless that is under way.
-    fn serve_some(&mut self, context: &mut Context<Self>) {
+    /// Starts to compute and publish the predictions of the executions that have waited longest, unless a batch is under way.
+    fn predict_next_batch(&mut self, context: &mut Context<Self>) {
         if self.live.waiting() == 0 {
             return;
         }
         let Some(mut predictor) = self.predictor.take() else { return };
-        let (contexts, ranked_max) = (self.live.next_contexts(AT_ONCE_MAX), self.parts.settings.ranked_max);
+        let (contexts, ranked_max) = (self.live.next_contexts(PREDICTIONS_AT_ONCE_MAX), self.parts.settings.ranked_max);
         let predict = move || {
             let predicted: Vec<_> = contexts.iter().map(|live| predictor.predict(live, ranked_max)).collect();
             (predictor, predicted)
@@ -119,18 +122,19 @@ impl Prediction {
         };
         context.spawn(serving.into_actor(self).map(|outcome, actor, context| {
             let Ok((predictor, impressions)) = outcome else {
-                // It panicked. Whoever feeds this actor finds it gone, and it is built anew.
+                // The computation panicked. `follow` finds the actor stopped, and the supervisor rebuilds it.
                 context.stop();
                 return;
             };
             actor.predictor = Some(predictor);
             actor.parts.metrics.predictions_served.inc_by(impressions.len() as u64);
-            actor.remember(impressions, context);
-            actor.serve_some(context);
+            actor.append_impressions(impressions, context);
+            actor.predict_next_batch(context);
         }));
     }
 
-    fn remember(&mut self, impressions: Vec<Arc<NewRecord>>, context: &mut Context<Self>) {
+    /// Queues impressions and appends what is queued, unless an append is under way.
+    fn append_impressions(&mut self, impressions: Vec<Arc<NewRecord>>, context: &mut Context<Self>) {
         let room = IMPRESSIONS_MAX - self.impressions.len();
         self.parts.metrics.impressions_dropped.inc_by(impressions.len().saturating_sub(room) as u64);
         self.impressions.extend(impressions.into_iter().take(room));
@@ -143,10 +147,10 @@ impl Prediction {
         context.spawn(appending.into_actor(self).map(|outcome, actor, context| {
             actor.appending = false;
             match outcome {
-                Ok(_) => actor.remember(Vec::new(), context),
+                Ok(_) => actor.append_impressions(Vec::new(), context),
                 Err(failure) => {
                     tracing::error!(error = &failure as &dyn std::error::Error, "impressions were not recorded");
-                    // Whoever feeds this actor finds it gone, and it is built anew.
+                    // `follow` finds the actor stopped, and the supervisor rebuilds it.
                     context.stop();
                 }
             }
@@ -159,25 +163,25 @@ async fn publish(bus: &SharedBus, subjects: &Subjects, prediction: &StreamedPred
         Some(session) => subjects.predict(session),
         None => subjects.predict_execution(&prediction.execution),
     };
-    // At most once, as the bus promises: whoever missed one hears the next, or asks.
+    // The bus delivers at most once. A subscriber that missed a prediction gets the next one, or asks.
     if let Err(error) = bus.publish(subject, Arc::clone(&prediction.message)).await {
         tracing::debug!(%error, "prediction not published");
     }
 }
 
-/// Who is served, at one moment.
-struct Served<'a> {
+/// `Audience` decides which executions get a prediction, at one point in time.
+struct Audience<'a> {
     serve: Serve,
     now: Timestamp,
-    /// Steps that the log took longer ago are history.
+    /// Records that were appended longer ago get no prediction.
     fresh_ms: u64,
-    /// What is listened to in this process.
+    /// The subscriptions in this process.
     listeners: Vec<Pattern>,
     subjects: &'a Subjects,
 }
 
-impl<'a> Served<'a> {
-    fn now(parts: &'a PredictionParts) -> Self {
+impl<'a> Audience<'a> {
+    fn current(parts: &'a PredictionParts) -> Self {
         let config::Prediction { serve, fresh_ms, .. } = parts.settings;
         let listeners = if serve == Serve::Asked { parts.bus.listeners() } else { Vec::new() };
         Self { serve, now: parts.clock.now(), fresh_ms, listeners, subjects: &parts.subjects }
@@ -190,13 +194,13 @@ impl<'a> Served<'a> {
         match self.serve {
             Serve::All => true,
             Serve::None => false,
-            Serve::Asked => open.session().is_some() || self.is_heard(execution),
+            Serve::Asked => open.session().is_some() || self.has_listener(execution),
         }
     }
 
-    fn is_heard(&self, execution: &ExecutionId) -> bool {
+    fn has_listener(&self, execution: &ExecutionId) -> bool {
         if self.listeners.is_empty() {
-            return false; // Most of the time, and without making a subject.
+            return false; // The common case; it builds no subject.
         }
         let subject = self.subjects.predict_execution(execution);
         self.listeners.iter().any(|pattern| pattern.matches(&subject))

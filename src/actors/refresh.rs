@@ -9,15 +9,15 @@ use tokio::sync::watch;
 use super::ActorFailure;
 use crate::clock::monotonic;
 use crate::core::state::State;
-use crate::views::{AsOf, Publish, Views};
+use crate::views::{AsOf, LatestSender, Views};
 
-/// How a value is kept up to date.
+/// A value derived from the state, and how it is kept up to date.
 pub(super) struct Refresh<T> {
     pub(super) views: Views,
-    pub(super) publish: Publish<T>,
-    /// Work that waits for a quiet moment.
+    pub(super) publish: LatestSender<T>,
+    /// Work that waits until no newer view comes for a while.
     pub(super) when_quiet: Option<WhenQuiet<T>>,
-    /// The pause after a computation that took this long.
+    /// The pause after a computation, given how long that took.
     pub(super) pause: Box<dyn Fn(Duration) -> Duration>,
     pub(super) stop: watch::Receiver<bool>,
 }
@@ -29,8 +29,8 @@ pub(super) struct WhenQuiet<T> {
 }
 
 impl<T: AsOf + Send + Sync + 'static> Refresh<T> {
-    /// Runs until `stop` or until the fold ends. `next` gets the value published last, and the newer view, or `None` in a quiet
-    /// moment.
+    /// Runs until `stop` or until the fold ends. `next` gets the value published last and the newer view, or `None` for the work of
+    /// [`WhenQuiet`].
     pub(super) async fn run<N>(mut self, mut next: N) -> Result<(), ActorFailure>
     where
         N: FnMut(Arc<T>, Option<Arc<State>>) -> T + Send + 'static,

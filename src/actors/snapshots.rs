@@ -1,4 +1,4 @@
-//! snapshots: takes one when enough records have come since the last, or enough time has gone by.
+//! The snapshots actor takes a snapshot when enough records were folded since the last one, or enough time has passed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,21 @@ use crate::core::id::Seq;
 use crate::snapshot::Keeper;
 use crate::views::Views;
 
-/// Pause after a snapshot that could not be taken. Nothing is lost meanwhile: the log holds everything.
+/// Pause after a failed snapshot. Nothing is lost meanwhile: the log holds every record.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct SnapshotsParts {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) views: Views,
     pub(crate) settings: config::Snapshots,
-    /// Where the snapshot stands that this process started from.
+    /// The position of the snapshot that the process started from.
     pub(crate) last: Seq,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life: waits until a snapshot is due, takes it, and waits again.
+/// Runs the actor until `stop`: waits until a snapshot is due, takes it, and waits again.
 pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), ActorFailure> {
     let settings = &parts.settings;
     let mut last = parts.last;
@@ -33,7 +34,7 @@ pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), ActorFailure> {
         tokio::select! {
             view = parts.views.at_least(enough), if settings.every_records > 0 => {
                 if view.is_none() {
-                    return Ok(()); // The fold is gone: shutting down.
+                    return Ok(()); // The fold has ended: the process is shutting down.
                 }
             }
             () = tokio::time::sleep(Duration::from_secs(settings.every_s)), if settings.every_s > 0 => {

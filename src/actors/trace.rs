@@ -1,8 +1,8 @@
-//! trace: closes executions with their trace: soon after they finished, later if a step is still out, and as abandoned when nobody
-//! finishes them.
+//! The trace actor closes executions by appending their trace: soon after they finished, later if a step has not finished, and as
+//! abandoned when they never finish.
 //!
-//! It follows the log only to know when each execution was heard of last. What happened in it is taken from the newest view when it
-//! is due, so nothing is assembled twice, and an execution is never closed before the fold knows what the closing rests on.
+//! It follows the log only for the time of the last event of each execution. The trace itself is built from the newest view, so no
+//! execution is assembled twice, and none is closed before the view holds its last event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,13 +24,14 @@ use crate::failpoint;
 use crate::log::{SharedLog, append_patiently};
 use crate::views::Views;
 
-/// Records handled between two looks at what is due: few enough that a batch is memory the allocator has at hand.
+/// Records handled between two checks of the deadlines: few enough that the allocator reuses the memory of a batch.
 const BATCH_RECORDS_MAX: usize = 2_048;
-/// Executions closed at once: what is due after a pause must not hold up those who publish.
+/// Executions closed at once. Many are due after a pause, and their traces must not delay the events of publishers.
 const CLOSED_AT_ONCE_MAX: usize = 1_024;
-/// Deadlines that no longer hold are removed when there are this many more of them than executions.
-const STALE_DEADLINES_MAX: usize = 1_024;
+/// Superseded deadlines are removed when there are about this many more of them than executions.
+const SUPERSEDED_DEADLINES_MAX: usize = 1_024;
 
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct TraceParts {
     pub(crate) log: SharedLog,
@@ -41,7 +42,7 @@ pub(crate) struct TraceParts {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// One life of the actor: starts from the open executions of the newest view and follows the log from there.
+/// Runs the actor until `stop`, from the open executions of the newest view and its position in the log.
 pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
     let now = parts.clock.uptime();
@@ -49,7 +50,7 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
     let actor = Trace::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let mut trace = Trace {
-            heard: ByExecution::default(),
+            executions: ByExecution::default(),
             deadlines: BinaryHeap::new(),
             log: parts.log,
             views: parts.views,
@@ -57,21 +58,21 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
             settings: parts.settings,
         };
         for (execution, open) in view.executions.iter() {
-            // How long the log had been silent about it is not known here; the wait begins anew.
-            trace.hear(execution, open.has_finished(), view.applied(), now);
+            // The time of its last event is not known here, so the wait starts again.
+            trace.record_activity(execution, open.has_finished(), view.applied(), now);
         }
         trace
     });
     follow(log, view.applied(), BATCH_RECORDS_MAX, actor, Some(burst), stop).await
 }
 
-#[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing walks through the map")]
+#[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing iterates over the map")]
 type ByExecution<V> = std::collections::HashMap<ExecutionId, V, BuildHasherDefault<PrecomputedHash>>;
 
 struct Trace {
-    /// The open executions that are not being closed.
-    heard: ByExecution<Heard>,
-    /// Soonest first. Every member of `heard` has one here; those that agree with no member any more mean nothing.
+    /// The open executions whose trace was not appended yet.
+    executions: ByExecution<Activity>,
+    /// Soonest first. Every entry of `executions` has a deadline here; deadlines that match no entry are superseded and ignored.
     deadlines: BinaryHeap<Reverse<Deadline>>,
     log: SharedLog,
     views: Views,
@@ -79,22 +80,25 @@ struct Trace {
     settings: config::Trace,
 }
 
-struct Heard {
-    /// When its last event arrived, and where that stands in the log.
+/// The activity of an open execution: its last event, and its current deadline.
+struct Activity {
+    /// When the last event arrived here.
     last: Uptime,
+    /// The position of the last event in the log.
     last_seq: Seq,
-    /// `execution.finished` is among its events.
+    /// Whether `execution.finished` is among the events.
     finished: bool,
-    /// The deadline that holds.
-    look_at: Uptime,
+    /// The time of the current deadline.
+    check_at: Uptime,
+    /// The order of the current deadline.
     order: Seq,
 }
 
-/// When to look whether an execution is due; it may turn out to be due later, never sooner. Those due at the same time are closed as
-/// they ended in the log.
+/// The time to check whether an execution is due. It may turn out to be due later, never sooner. Executions with the same time are
+/// closed in the order in which they ended in the log.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Deadline {
-    look_at: Uptime,
+    check_at: Uptime,
     order: Seq,
     execution: ExecutionId,
 }
@@ -110,7 +114,7 @@ impl Handler<Records> for Trace {
         let now = self.clock.uptime();
         for record in &records {
             failpoint::pass("trace.record");
-            self.note(record, now);
+            self.apply(record, now);
         }
         let traces = self.close_due(now);
         let log = Arc::clone(&self.log);
@@ -124,106 +128,108 @@ impl Handler<Records> for Trace {
 }
 
 impl Trace {
-    fn note(&mut self, record: &Record, now: Uptime) {
+    fn apply(&mut self, record: &Record, now: Uptime) {
         let event = record.event();
         let Some(execution) = event.execution() else { return };
         match event {
             Event::TraceCompleted(_) => {
-                self.heard.remove(execution);
+                self.executions.remove(execution);
             }
-            // Says that somebody works on an open execution, and opens none.
-            Event::PredictionServed(_) if !self.heard.contains_key(execution) => {}
-            _ => self.hear(execution, matches!(event, Event::ExecutionFinished(_)), record.seq, now),
+            // A prediction shows that an open execution is at work; it opens none.
+            Event::PredictionServed(_) if !self.executions.contains_key(execution) => {}
+            _ => self.record_activity(execution, matches!(event, Event::ExecutionFinished(_)), record.seq, now),
         }
     }
 
-    /// An event of `execution` arrived, at `seq` of the log; `finishes` says whether it ends the execution. One that comes after the
-    /// closing leaves an entry behind that means nothing and goes when it is due.
-    fn hear(&mut self, execution: &ExecutionId, finishes: bool, seq: Seq, now: Uptime) {
-        let look_at = if let Some(heard) = self.heard.get_mut(execution) {
-            heard.last = now;
-            heard.last_seq = seq;
-            heard.finished |= finishes;
-            if !heard.finished {
-                // Most events: a step of a running execution only moves its end further away. The deadline that stands is looked
-                // at in time.
+    /// Records that an event of `execution` arrived, at position `seq`; `finishes` says whether it ends the execution. An event after
+    /// the trace leaves an entry that has no effect and is removed when it is due.
+    fn record_activity(&mut self, execution: &ExecutionId, finishes: bool, seq: Seq, now: Uptime) {
+        let check_at = if let Some(activity) = self.executions.get_mut(execution) {
+            activity.last = now;
+            activity.last_seq = seq;
+            activity.finished |= finishes;
+            if !activity.finished {
+                // Most events: a step of a running execution only makes it due later, and the current deadline is early enough.
                 return;
             }
-            heard.order = seq;
-            heard.look_at = heard.due_from(&self.settings);
-            heard.look_at
+            activity.order = seq;
+            activity.check_at = activity.earliest_due(&self.settings);
+            activity.check_at
         } else {
-            let mut heard = Heard { last: now, last_seq: seq, finished: finishes, look_at: now, order: seq };
-            heard.look_at = heard.due_from(&self.settings);
-            let look_at = heard.look_at;
-            self.heard.insert(execution.clone(), heard);
-            look_at
+            let mut activity = Activity { last: now, last_seq: seq, finished: finishes, check_at: now, order: seq };
+            activity.check_at = activity.earliest_due(&self.settings);
+            let check_at = activity.check_at;
+            self.executions.insert(execution.clone(), activity);
+            check_at
         };
-        self.deadlines.push(Reverse(Deadline { look_at, order: seq, execution: execution.clone() }));
-        self.drop_stale();
+        self.deadlines.push(Reverse(Deadline { check_at, order: seq, execution: execution.clone() }));
+        self.drop_superseded();
     }
 
-    /// Executions end long before they would count as abandoned, so most of what waits in `deadlines` may mean nothing. Each call
-    /// that removes anything is paid for by at least as many pushes.
-    fn drop_stale(&mut self) {
-        if self.deadlines.len() > 2 * self.heard.len() + STALE_DEADLINES_MAX {
-            let heard = &self.heard;
-            self.deadlines
-                .retain(|Reverse(deadline)| heard.get(&deadline.execution).is_some_and(|heard| deadline.holds(heard)));
+    /// Removes superseded deadlines when they are many. Executions end long before they would be abandoned, so most deadlines are
+    /// superseded. Amortised, the cost is constant per pushed deadline.
+    fn drop_superseded(&mut self) {
+        if self.deadlines.len() > 2 * self.executions.len() + SUPERSEDED_DEADLINES_MAX {
+            let executions = &self.executions;
+            self.deadlines.retain(|Reverse(deadline)| {
+                executions.get(&deadline.execution).is_some_and(|activity| deadline.is_current(activity))
+            });
         }
     }
 
-    /// The traces of the executions that are due. What the view does not show yet, and what is too much at once, is looked at again
-    /// with the next records or tick.
+    /// Closes the executions that are due and returns their traces. Those that the view does not hold completely, and those beyond
+    /// [`CLOSED_AT_ONCE_MAX`], are checked again with the next records or tick.
     fn close_due(&mut self, now: Uptime) -> Vec<Arc<NewRecord>> {
         let mut traces = Vec::new();
-        if self.deadlines.peek().is_none_or(|Reverse(soonest)| soonest.look_at > now) {
+        if self.deadlines.peek().is_none_or(|Reverse(soonest)| soonest.check_at > now) {
             return traces;
         }
         let view = self.views.current();
         while traces.len() < CLOSED_AT_ONCE_MAX
-            && let Some(Reverse(soonest)) = self.deadlines.peek().filter(|Reverse(soonest)| soonest.look_at <= now)
+            && let Some(Reverse(soonest)) = self.deadlines.peek().filter(|Reverse(soonest)| soonest.check_at <= now)
         {
-            let Some(heard) = self.heard.get_mut(&soonest.execution).filter(|heard| soonest.holds(heard)) else {
+            let Some(activity) = self.executions.get_mut(&soonest.execution).filter(|activity| soonest.is_current(activity))
+            else {
                 self.deadlines.pop();
                 continue;
             };
-            let at_least = heard.due_from(&self.settings);
-            if at_least <= now && view.applied() < heard.last_seq {
-                break; // The view is behind; what is due after this one was heard of about as lately.
+            let earliest = activity.earliest_due(&self.settings);
+            if earliest <= now && view.applied() < activity.last_seq {
+                break; // The view is behind; the executions due after this one had events about as recently.
             }
             let Some(Reverse(mut deadline)) = self.deadlines.pop() else { break };
-            // Not open: closed meanwhile, and its closing is still on its way here.
+            // Not open in the view: it was closed meanwhile, and its trace has not arrived here yet.
             let open = view.executions.get(&deadline.execution);
-            let due = open.map_or(at_least, |open| at_least.max(heard.last.plus_millis(wait_ms(open, &self.settings))));
+            let due = open.map_or(earliest, |open| earliest.max(activity.last.plus_millis(open_for_ms(open, &self.settings))));
             if due > now {
-                heard.look_at = due;
-                deadline.look_at = due;
+                activity.check_at = due;
+                deadline.check_at = due;
                 self.deadlines.push(Reverse(deadline));
             } else {
                 traces.extend(open.map(|open| Arc::new(open.closing_record(&deadline.execution))));
-                self.heard.remove(&deadline.execution);
+                self.executions.remove(&deadline.execution);
             }
         }
         traces
     }
 }
 
-impl Heard {
-    /// When it is due at the earliest, as far as can be told without knowing its steps.
-    fn due_from(&self, settings: &config::Trace) -> Uptime {
+impl Activity {
+    /// The earliest time at which the execution can be due, without knowledge of its steps.
+    fn earliest_due(&self, settings: &config::Trace) -> Uptime {
         self.last.plus_millis(if self.finished { settings.settle_ms } else { settings.abandon_ms })
     }
 }
 
 impl Deadline {
-    fn holds(&self, heard: &Heard) -> bool {
-        (self.look_at, self.order) == (heard.look_at, heard.order)
+    /// Whether it is the current deadline of the execution with this activity.
+    fn is_current(&self, activity: &Activity) -> bool {
+        (self.check_at, self.order) == (activity.check_at, activity.order)
     }
 }
 
-/// How long an execution stays open after its last event.
-fn wait_ms(open: &OpenExecution, settings: &config::Trace) -> u64 {
+/// How long an execution stays open after its last event, in milliseconds.
+fn open_for_ms(open: &OpenExecution, settings: &config::Trace) -> u64 {
     match (open.has_finished(), open.awaits_steps()) {
         (true, false) => settings.settle_ms,
         (true, true) => settings.late_ms,
@@ -274,7 +280,7 @@ mod tests {
         let clock = Clock::system();
         let log: SharedLog = Arc::new(MemoryLog::new(clock.clone()));
         let settings = Config::load(None, []).unwrap().trace;
-        (sender, Trace { heard: ByExecution::default(), deadlines: BinaryHeap::new(), log, views, clock, settings })
+        (sender, Trace { executions: ByExecution::default(), deadlines: BinaryHeap::new(), log, views, clock, settings })
     }
 
     #[test]
@@ -282,7 +288,7 @@ mod tests {
         let (views, mut trace) = trace();
         let (records, now) = (history(2), Uptime::ZERO);
         for record in &records {
-            trace.note(record, now);
+            trace.apply(record, now);
         }
         assert_eq!(trace.close_due(now).len(), 0, "late events may still come");
         let later = now.plus_millis(trace.settings.settle_ms);
@@ -291,22 +297,22 @@ mod tests {
         assert_eq!(trace.close_due(later).len(), 1, "the view does not hold the end of the second");
         views.send_replace(fold(&records));
         assert_eq!(trace.close_due(later).len(), 1);
-        assert_eq!((trace.close_due(later).len(), trace.heard.len()), (0, 0), "each is closed once");
+        assert_eq!((trace.close_due(later).len(), trace.executions.len()), (0, 0), "each is closed once");
     }
 
     #[test]
-    fn deadlines_that_hold_no_more_do_not_pile_up() {
+    fn superseded_deadlines_do_not_pile_up() {
         let (views, mut trace) = trace();
-        let (records, mut now) = (history(10 * STALE_DEADLINES_MAX as u64), Uptime::ZERO);
+        let (records, mut now) = (history(10 * SUPERSEDED_DEADLINES_MAX as u64), Uptime::ZERO);
         views.send_replace(fold(&records));
         for run in records.chunks(2) {
             for record in run {
-                trace.note(record, now);
+                trace.apply(record, now);
             }
             now = now.plus_millis(trace.settings.settle_ms);
             assert_eq!(trace.close_due(now).len(), 1);
         }
-        assert!(trace.deadlines.len() <= STALE_DEADLINES_MAX + 2, "{} wait", trace.deadlines.len());
+        assert!(trace.deadlines.len() <= SUPERSEDED_DEADLINES_MAX + 2, "{} wait", trace.deadlines.len());
         assert_eq!(trace.close_due(now.plus_millis(SETTLED_MS)).len(), 0);
         assert!(trace.deadlines.is_empty());
     }

@@ -106,10 +106,10 @@ pub(crate) async fn eventually_async<T>(ask: impl AsyncFn() -> Option<T>) -> T {
 }
 
 #[test]
-fn a_role_that_is_not_built_and_a_process_that_takes_no_events_say_so() {
-    let output = pml().args(["serve", "--nats", "nats://127.0.0.1:1", "--roles", "trainer"]).output().unwrap();
+fn an_unknown_role_and_a_process_that_takes_no_events_say_so() {
+    let output = pml().args(["serve", "--nats", "nats://127.0.0.1:1", "--roles", "cook"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("the role 'trainer' is not built yet"), "{said}");
+    assert!(said.contains("'cook' is no role"), "{said}");
     let nats = NatsServer::start();
     let server = Server::serving(&["--nats", &nats.url(), "--roles", "query"], &[]);
     assert_eq!(server.get("/readyz").status, 200);

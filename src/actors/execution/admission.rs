@@ -1,4 +1,4 @@
-//! What decisions rest on: the executions as the log and the groups under way have them, and what must come again later.
+//! Admission: the decision on each event, from the executions in the log and in the groups under way, and from the events put off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,29 +12,32 @@ use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
 use crate::core::trace::Executions;
 
-/// How long the other events of an execution are put off after its start was. Twice the longest pause before an event comes again.
+/// How long the other events of an execution are put off after its start was. Twice the longest pause before a sender's next attempt.
 const PUT_OFF_MS: u64 = 60_000;
-/// Executions that are put off at the same time. Events of others are refused for good, as if nobody would send them again.
+/// Executions that are put off at the same time. Events of further ones are refused as if their sender did not send them again.
 const PUT_OFF_MAX: usize = 65_536;
 
+/// `Admission` decides on events and applies the admitted ones at once, before they are in the log.
 pub(super) struct Admission {
-    /// What the log holds about executions, plus what the groups under way add to it.
+    /// The executions in the log and in the groups under way.
     executions: Executions,
-    /// Events admitted here whose records have not been heard of: `executions` holds them already. All other records of the log were
-    /// written by somebody else: another actor, an earlier life of this one, a process that had the role before.
+    /// Events admitted here whose records have not come from the log yet; `executions` holds them already. All other records have
+    /// another writer: another actor, an earlier incarnation of this one, a process that had the role before.
     own: BTreeSet<RecordId>,
     put_off: BTreeMap<ExecutionId, PutOff>,
     limits: Arc<Limits>,
 }
 
+/// Why and until when the events of an execution are put off.
 struct PutOff {
     refusal: Refusal,
     until: Uptime,
 }
 
+/// The decision on one event.
 pub(super) enum Decision {
     Admitted,
-    /// Refused for something that may still come.
+    /// Refers to something unknown that may still arrive.
     Waits(Refusal),
     Refused(Refusal),
 }
@@ -44,6 +47,7 @@ impl Admission {
         Self { executions, own: BTreeSet::new(), put_off: BTreeMap::new(), limits }
     }
 
+    /// Decides on an event, and applies it to the executions if it is admitted.
     pub(super) fn decide(&mut self, item: &Item, now: Uptime) -> Decision {
         let fact = match &item.content {
             Ok(fact) => fact,
@@ -57,7 +61,7 @@ impl Admission {
                 }
                 Decision::Admitted
             }
-            Err(refusal) if item.comes_again && refusal.is_temporary() => {
+            Err(refusal) if item.retried_by_sender && refusal.is_temporary() => {
                 self.put_off(item, &refusal, now);
                 Decision::Refused(refusal)
             }
@@ -69,11 +73,12 @@ impl Admission {
         }
     }
 
-    /// Why an event that waited in vain is refused.
-    pub(super) fn refuse(&self, item: &Item, refusal: Refusal, now: Uptime) -> Refusal {
+    /// The refusal of an event that was held back and is still not admitted.
+    pub(super) fn expired_refusal(&self, item: &Item, refusal: Refusal, now: Uptime) -> Refusal {
         self.reason_to_put_off(item, now).unwrap_or(refusal)
     }
 
+    /// Puts off all events of the execution for a while.
     fn put_off(&mut self, item: &Item, refusal: &Refusal, now: Uptime) {
         if self.put_off.len() >= PUT_OFF_MAX {
             self.put_off.retain(|_, put_off| put_off.until > now);
@@ -86,19 +91,19 @@ impl Admission {
         }
     }
 
-    /// An event that refers to something which was itself put off has to come again, too.
+    /// The refusal with which an event is put off because its execution is.
     fn reason_to_put_off(&self, item: &Item, now: Uptime) -> Option<Refusal> {
         let put_off = self.put_off.get(item.execution()?)?;
-        (item.comes_again && put_off.until > now).then(|| put_off.refusal.clone())
+        (item.retried_by_sender && put_off.until > now).then(|| put_off.refusal.clone())
     }
 
-    /// Whether it would be admitted now.
+    /// Whether the event would be admitted now.
     pub(super) fn would_admit(&self, item: &Item) -> bool {
         item.content.as_ref().is_ok_and(|fact| admit(&self.executions, &fact.event, &self.limits).is_ok())
     }
 
-    /// Takes note of a record of the log, unless that was done when it was admitted. Answers whether somebody else wrote it.
-    pub(super) fn hear(&mut self, record: &Record) -> bool {
+    /// Applies a record of the log, unless it was applied when it was admitted. Returns whether it has another writer.
+    pub(super) fn apply_record(&mut self, record: &Record) -> bool {
         let own = self.own.remove(&record.fact.id);
         if !own {
             self.executions.apply(&record.fact);
@@ -106,17 +111,17 @@ impl Admission {
         !own
     }
 
-    /// The event was admitted, but the log held it already: no record of it will be heard of.
-    pub(super) fn was_duplicate(&mut self, item: &Item) {
+    /// Forgets that an event was admitted, because the log held it already and will bring no record of it.
+    pub(super) fn forget_duplicate(&mut self, item: &Item) {
         if let Ok(fact) = &item.content {
             self.own.remove(&fact.id);
         }
     }
 
-    /// A start that was admitted although the log as heard then held it belongs to an execution closed so long ago that it was
-    /// forgotten: it opened nothing. (A repeat of a record that the log did not hold then is another matter: a life of this actor
-    /// that panicked may have left an append under way. That execution is open.)
-    pub(super) fn undo_phantom(&mut self, item: &Item) {
+    /// Discards an execution that a duplicate start opened again. Only for a start at or before the position that the decision was
+    /// based on: its execution was closed so long ago that it was forgotten. A later position means that an incarnation that panicked
+    /// had left an append under way; that execution is open.
+    pub(super) fn discard_reopened(&mut self, item: &Item) {
         if let Ok(fact) = &item.content
             && let Event::ExecutionStarted(started) = &fact.event
         {
@@ -124,9 +129,9 @@ impl Admission {
         }
     }
 
-    /// Whether executions that are over and not closed take more than `percent` of the room for open ones. Events that go on as if
-    /// nothing were the matter would soon be refused for being too many.
-    pub(super) fn awaits_closings(&self, percent: usize) -> bool {
+    /// Whether finished executions that are not closed exceed `percent` of `open_executions_max`. At the maximum, new executions are
+    /// refused.
+    pub(super) fn finished_exceed(&self, percent: usize) -> bool {
         self.executions.finished_len().saturating_mul(100) > self.limits.open_executions_max.saturating_mul(percent)
     }
 }

@@ -1,4 +1,4 @@
-//! A group of events on its way: decided together, appended together.
+//! A group of events that are decided and appended together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use crate::publisher::Verdict;
 /// Events decided at once.
 pub(super) const EVENTS_MAX: usize = 8_192;
 
+/// The decisions on the events of a group, before the write.
 pub(super) struct Group {
-    /// The last record of the log that the decisions rest on.
+    /// The last record of the log that the decisions are based on.
     based_on: Seq,
-    /// When they were made.
+    /// The time of the decisions.
     now: Uptime,
     admitted: Vec<Item>,
     refused: Vec<(Item, Refusal)>,
-    /// Refused for something that may still come.
+    /// Events that refer to something unknown that may still arrive.
     waiting: Vec<(Item, Refusal)>,
-    /// Executions that changed, so that what waits for them deserves another look.
+    /// Executions that changed, so that events waiting for them are decided again.
     pub(super) touched: BTreeSet<ExecutionId>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Settled {
 }
 
 impl Group {
-    /// With room for `events` that are admitted, as most are.
+    /// An empty group with capacity for `events` admitted events, as most are.
     pub(super) fn based_on(based_on: Seq, now: Uptime, events: usize) -> Self {
         Self {
             based_on,
@@ -58,7 +59,7 @@ impl Group {
         self.admitted.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
 
-    /// `held` says that events from earlier groups wait for something.
+    /// Decides on an event and adds it. `held` says whether events of earlier groups are held back.
     pub(super) fn decide(&mut self, item: Item, admission: &mut Admission, held: bool) {
         match admission.decide(&item, self.now) {
             Decision::Admitted => {
@@ -74,7 +75,7 @@ impl Group {
         }
     }
 
-    /// Decides again what waits for `execution`.
+    /// Decides again on the events that wait for `execution`.
     pub(super) fn reconsider(&mut self, execution: &ExecutionId, admission: &mut Admission) {
         let concerned = |(item, _): &mut (Item, Refusal)| item.execution() == Some(execution);
         let again: Vec<_> = self.waiting.extract_if(.., concerned).collect();
@@ -83,20 +84,20 @@ impl Group {
         }
     }
 
-    /// Refuses what has waited long enough.
-    pub(super) fn refuse(&mut self, expired: Vec<(Item, Refusal)>, admission: &Admission) {
+    /// Refuses events that were held back for too long.
+    pub(super) fn refuse_expired(&mut self, expired: Vec<(Item, Refusal)>, admission: &Admission) {
         let refuse = |(item, refusal)| {
-            let refusal = admission.refuse(&item, refusal, self.now);
+            let refusal = admission.expired_refusal(&item, refusal, self.now);
             (item, refusal)
         };
         self.refused.extend(expired.into_iter().map(refuse));
     }
 
-    /// The only write: append what was admitted, then bury what was refused, unless the log turns out to hold it already.
-    pub(super) async fn write(self, log: SharedLog, burial: Burial) -> Result<Settled, ActorFailure> {
+    /// Appends the admitted events, then writes the refused ones to the dead letters, unless the log holds them already.
+    pub(super) async fn write(self, log: SharedLog, dead_letters: DeadLetterWriter) -> Result<Settled, ActorFailure> {
         let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
-        // Also when nothing was admitted: once this returns, the groups before this one are in the log, and what repeats an event of
-        // theirs is found.
+        // Also when nothing was admitted: once this returns, the groups before this one are in the log, and duplicates of their
+        // events are found.
         let positions = log.append(facts).await?;
         let mut refused = Vec::with_capacity(self.refused.len());
         let mut letters = Vec::new();
@@ -119,24 +120,24 @@ impl Group {
             }
         }
         if !letters.is_empty() {
-            burial.bury(letters).await?;
+            dead_letters.write(letters).await?;
         }
         let appended = self.admitted.into_iter().zip(positions).collect();
         Ok(Settled { based_on: self.based_on, appended, refused, waiting })
     }
 }
 
-/// Where refused events go, and what is kept of them.
-pub(super) struct Burial {
+/// `DeadLetterWriter` redacts refused events, cuts them to `letter_bytes_max` and stores them.
+pub(super) struct DeadLetterWriter {
     pub(super) dead: Arc<dyn DeadLetters>,
     pub(super) limits: Arc<Limits>,
     pub(super) letter_bytes_max: usize,
 }
 
-impl Burial {
-    async fn bury(self, refused: Vec<(Refusal, &'static str, Bytes)>) -> Result<(), ActorFailure> {
+impl DeadLetterWriter {
+    async fn write(self, refused: Vec<(Refusal, &'static str, Bytes)>) -> Result<(), ActorFailure> {
         let Self { dead, limits, letter_bytes_max } = self;
-        // Looking through megabytes takes milliseconds, and this thread has others to answer.
+        // Redacting megabytes takes milliseconds, for which this thread must not block.
         let letters = tokio::task::spawn_blocking(move || {
             let letter = |(refusal, origin, bytes): (Refusal, &str, Bytes)| {
                 NewDeadLetter::new(&refusal, origin, &bytes, &limits.redactor, letter_bytes_max)
@@ -148,6 +149,7 @@ impl Burial {
     }
 }
 
+/// The position of an event that the log holds already.
 async fn find(log: &SharedLog, item: &Item) -> Result<Option<Seq>, ActorFailure> {
     match &item.content {
         Ok(fact) => Ok(log.find(fact.id).await?),
@@ -160,12 +162,12 @@ impl Item {
         self.content.as_ref().ok().and_then(|fact| fact.event.execution())
     }
 
-    /// Whether whoever brought it keeps it and brings it again, because it is refused only for the moment.
+    /// Whether the refusal only puts the event off: it is temporary, and the sender sends the event again.
     pub(super) fn is_put_off_by(&self, refusal: &Refusal) -> bool {
-        self.comes_again && refusal.is_temporary()
+        self.retried_by_sender && refusal.is_temporary()
     }
 
-    /// The bytes to keep of a refused event.
+    /// The bytes of a refused event for its dead letter.
     fn bytes(&self) -> Bytes {
         match (&self.original, &self.content) {
             (Some(bytes), _) => bytes.clone(),

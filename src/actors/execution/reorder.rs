@@ -1,4 +1,4 @@
-//! Events held back because what they refer to may still be under way.
+//! The reorder buffer holds back events that refer to something unknown that may still arrive.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use crate::clock::Uptime;
 use crate::core::id::ExecutionId;
 use crate::core::refusal::Refusal;
 
+/// Events that are held back, by execution.
 pub(super) struct Reorder {
     wait_ms: u64,
     events_max: usize,
@@ -25,7 +26,7 @@ impl Reorder {
         Self { wait_ms, events_max, held: BTreeMap::new(), len: 0 }
     }
 
-    /// Holds an event that belongs to an execution. When too many wait, it does not have to wait long: it expires at once.
+    /// Holds back an event of an execution. When `events_max` are held, it expires at once.
     pub(super) fn hold(&mut self, item: Item, refusal: Refusal, now: Uptime) {
         let execution = item.execution().expect("only events of executions refer to others").clone();
         let until = if self.len < self.events_max { now.plus_millis(self.wait_ms) } else { now };
@@ -37,14 +38,14 @@ impl Reorder {
         self.len == 0
     }
 
-    /// Everything that waits for `execution`.
+    /// Removes and returns the events held back for `execution`.
     pub(super) fn release(&mut self, execution: &ExecutionId) -> Vec<Item> {
         let held = self.held.remove(execution).unwrap_or_default();
         self.len -= held.len();
         held.into_iter().map(|held| held.item).collect()
     }
 
-    /// What has waited long enough.
+    /// Removes and returns the events that were held back for `wait_ms`.
     pub(super) fn expire(&mut self, now: Uptime) -> Vec<(Item, Refusal)> {
         let mut expired = Vec::new();
         for held in self.held.values_mut() {

@@ -138,11 +138,11 @@ impl PutOff {
 /// Gets the verdict on every event of a chunk, then acknowledges them or hands them back.
 async fn hand_over<E: Into<Source>>(parts: &IntakeParts, put_off: &PutOff, chunk: Vec<Received<E>>) -> Result<(), Source> {
     let messages: Vec<jetstream::Message> = chunk.into_iter().collect::<Result<_, _>>().map_err(Into::into)?;
-    let comes_again = put_off.has_room_for(messages.len());
-    let verdicts = verdicts(parts, &messages, comes_again).await?;
+    let retried_by_sender = put_off.has_room_for(messages.len());
+    let verdicts = verdicts(parts, &messages, retried_by_sender).await?;
     for (message, verdict) in messages.iter().zip(verdicts) {
         let info = message.info()?;
-        let is_put_off = comes_again && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+        let is_put_off = retried_by_sender && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
         put_off.note(info.stream_sequence, is_put_off);
         // One that is lost on the way brings the event again, which is harmless.
         message.ack_with(if is_put_off { AckKind::Nak(Some(pause_before(info.delivered))) } else { AckKind::Ack }).await?;
@@ -159,14 +159,14 @@ fn pause_before(delivered: i64) -> Duration {
 async fn verdicts(
     parts: &IntakeParts,
     messages: &[jetstream::Message],
-    comes_again: bool,
+    retried_by_sender: bool,
 ) -> Result<Vec<Verdict>, PublishError> {
     let mut pause = PAUSE_FIRST;
     loop {
         let limits = parts.publisher.limits();
         let items = messages.iter().map(|message| read(message, limits, &parts.clock)).collect();
-        let submitted = if comes_again {
-            parts.publisher.submit_to_come_again(items, ORIGIN).await
+        let submitted = if retried_by_sender {
+            parts.publisher.submit_retryable(items, ORIGIN).await
         } else {
             parts.publisher.submit(items, ORIGIN).await
         };

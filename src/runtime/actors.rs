@@ -1,0 +1,166 @@
+//! The start of each actor: its parts, its thread and its supervision.
+
+use std::sync::Arc;
+
+use super::Runtime;
+use crate::actors::embedding::{self, EmbeddingParts};
+use crate::actors::execution::{self, ExecutionParts};
+use crate::actors::graph_sync::{self, GraphSyncParts};
+use crate::actors::index::{self, IndexParts};
+use crate::actors::measures::{self, MeasuresParts};
+use crate::actors::prediction::{self, PredictionParts};
+use crate::actors::snapshots::{self, SnapshotsParts};
+use crate::actors::trace::{self, TraceParts};
+use crate::bus::{MemoryBus, SharedBus};
+use crate::config::{Config, Serve};
+use crate::core::graph::measures::Measures;
+use crate::core::id::Seq;
+use crate::core::intake::Limits;
+use crate::core::rank::Index;
+use crate::core::state::State;
+use crate::embed::SharedEmbedder;
+use crate::lease::while_leased;
+use crate::publisher::AddressSender;
+use crate::role::Role;
+use crate::views::LatestSender;
+
+/// The threads of the actors. The fold, the admission of events and the predictions have one each, so that none of them waits for
+/// other work.
+#[derive(Clone, Copy)]
+pub(super) enum Thread {
+    GraphSync,
+    Execution,
+    Prediction,
+    /// All other actors. They wait most of the time, or compute on blocking threads.
+    Shared,
+}
+
+impl Thread {
+    pub(super) const ALL: [Self; 4] = [Self::GraphSync, Self::Execution, Self::Prediction, Self::Shared];
+}
+
+impl Runtime {
+    /// Starts the fold. Every process folds, but only one with the role publishes notices of what was learnt: the others get a bus
+    /// without subscribers.
+    pub(super) fn start_graph_sync(&mut self, config: &Config, views: LatestSender<State>) {
+        let has_role = self.roles.contains(Role::GraphSync);
+        let bus: SharedBus = if has_role { Arc::clone(&self.bus) } else { Arc::new(MemoryBus::default()) };
+        let parts = GraphSyncParts {
+            log: Arc::clone(&self.log),
+            views,
+            bus,
+            subjects: self.subjects.clone(),
+            clock: self.clock.clone(),
+            mailbox: config.graph_sync.mailbox,
+            batch_records_max: config.graph_sync.batch_records_max,
+            burst: self.burst.clone(),
+            stop: self.stop.subscribe(),
+        };
+        self.supervise("graph_sync", Thread::GraphSync, move || graph_sync::run(parts.clone()));
+    }
+
+    /// Starts the actors of this process's roles. The newest view must have caught up with the log.
+    pub(super) fn start_roles(
+        &mut self,
+        config: &Config,
+        limits: Arc<Limits>,
+        address: AddressSender,
+        embedder: SharedEmbedder,
+    ) {
+        if self.roles.contains(Role::Execution) {
+            self.start_execution(config, limits, address);
+        }
+        if self.roles.contains(Role::Trace) {
+            self.start_trace(config);
+        }
+        if self.roles.contains(Role::Embedding) {
+            self.start_embedding(embedder);
+        }
+        if self.roles.contains(Role::Prediction) && config.prediction.serve != Serve::None {
+            self.start_prediction(config);
+        }
+    }
+
+    fn start_execution(&mut self, config: &Config, limits: Arc<Limits>, address: AddressSender) {
+        let (lease, stop) = (self.leases.state(Role::Execution), self.stop.subscribe());
+        let parts = ExecutionParts {
+            log: Arc::clone(&self.log),
+            dead: Arc::clone(&self.dead),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
+            limits,
+            settings: config.execution.clone(),
+            letter_bytes_max: config.dead.letter_bytes_max,
+            metrics: Arc::clone(&self.metrics),
+            address,
+            burst: self.burst.clone(),
+            stop: stop.clone(),
+        };
+        self.supervise("execution", Thread::Execution, move || {
+            let parts = parts.clone();
+            while_leased(lease.clone(), stop.clone(), move |end| execution::run(ExecutionParts { stop: end, ..parts.clone() }))
+        });
+    }
+
+    fn start_trace(&mut self, config: &Config) {
+        let parts = TraceParts {
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
+            settings: config.trace.clone(),
+            burst: self.burst.clone(),
+            stop: self.stop.subscribe(),
+        };
+        self.supervise("trace", Thread::Shared, move || trace::run(parts.clone()));
+    }
+
+    fn start_embedding(&mut self, embedder: SharedEmbedder) {
+        let parts = EmbeddingParts {
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
+            embedder,
+            stop: self.stop.subscribe(),
+        };
+        self.supervise("embedding", Thread::Shared, move || embedding::run(parts.clone()));
+    }
+
+    fn start_prediction(&mut self, config: &Config) {
+        let parts = PredictionParts {
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            asker: self.asker.clone(),
+            bus: Arc::clone(&self.bus),
+            subjects: self.subjects.clone(),
+            clock: self.clock.clone(),
+            metrics: Arc::clone(&self.metrics),
+            settings: config.prediction.clone(),
+            stop: self.stop.subscribe(),
+        };
+        self.supervise("prediction", Thread::Prediction, move || prediction::run(parts.clone()));
+    }
+
+    pub(super) fn start_snapshots(&mut self, config: &Config, last: Seq) {
+        let parts = SnapshotsParts {
+            keeper: Arc::clone(&self.snapshots),
+            views: self.views.clone(),
+            settings: config.snapshots.clone(),
+            last,
+            stop: self.stop.subscribe(),
+        };
+        self.supervise("snapshots", Thread::Shared, move || snapshots::run(parts.clone()));
+    }
+
+    /// Starts the graph measures, in every process: each answers questions, over HTTP if not over NATS.
+    pub(super) fn start_measures(&mut self, config: &Config, measures: LatestSender<Measures>) {
+        let (views, settings) = (self.views.clone(), config.graph.clone());
+        let parts = MeasuresParts { views, measures, settings, stop: self.stop.subscribe() };
+        self.supervise("measures", Thread::Shared, move || measures::run(parts.clone()));
+    }
+
+    /// Starts the search index, in every process, for the same reason.
+    pub(super) fn start_index(&mut self, index: LatestSender<Index>) {
+        let parts = IndexParts { views: self.views.clone(), index, stop: self.stop.subscribe() };
+        self.supervise("index", Thread::Shared, move || index::run(parts.clone()));
+    }
+}

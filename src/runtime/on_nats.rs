@@ -1,0 +1,103 @@
+//! A process on NATS: what it runs besides the actors, how it starts and how it stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::leases::Leases;
+use super::{Environment, Runtime, StartError, subjects};
+use crate::actors::ActorFailure;
+use crate::bus::NatsBus;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::gateway;
+use crate::gateway::nats::{IntakeParts, Service};
+use crate::lease::while_leased;
+use crate::log::{JetStreamLog, StreamDeadLetters};
+use crate::nats::Nats;
+use crate::role::{Role, Roles};
+
+/// Longest time for an orderly stop. Nothing is lost beyond it: events that were not acknowledged are delivered again.
+const STOP_MAX: Duration = Duration::from_secs(3);
+
+/// What a process on NATS runs besides the actors.
+#[derive(Default)]
+pub(super) struct OnNats {
+    intake: Option<Intake>,
+    service: Option<Service>,
+}
+
+/// The task that reads the work queue. It has a stop signal of its own because it ends before the actors do.
+struct Intake {
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<Result<(), ActorFailure>>,
+}
+
+impl Runtime {
+    /// Connects to NATS, creates or checks the streams, and starts the actors of `roles` with their NATS gateways.
+    pub async fn start_on_nats(config: &Config, clock: Clock, roles: Roles) -> Result<Self, StartError> {
+        let nats = Nats::connect(&config.nats, subjects(config)?).await?;
+        nats.provision(&config.dead).await?;
+        let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
+        let environment = Environment {
+            log: Arc::new(log),
+            dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
+            bus: Arc::new(NatsBus::new(nats.clone())),
+            subjects: nats.subjects().clone(),
+            leases: Leases::seek(&nats, &config.nats, &roles, &clock).await?,
+            clock,
+            roles,
+        };
+        let mut runtime = Self::start_actors(config, environment).await?;
+        let mut on_nats = OnNats::default();
+        if runtime.roles.contains(Role::Execution) {
+            on_nats.intake = Some(runtime.start_intake(&nats));
+        }
+        if runtime.roles.contains(Role::Query) {
+            let service = Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
+            on_nats.service = Some(service);
+        }
+        runtime.nats = Some(on_nats);
+        Ok(runtime)
+    }
+
+    /// Starts to read the work queue while this process holds the lease of the role `execution`.
+    fn start_intake(&self, nats: &Nats) -> Intake {
+        let (stop, stopping) = watch::channel(false);
+        let parts = IntakeParts {
+            nats: nats.clone(),
+            publisher: self.publisher.clone(),
+            clock: self.clock.clone(),
+            stop: stopping.clone(),
+        };
+        let reading = while_leased(self.leases.state(Role::Execution), stopping, move |end| {
+            let parts = IntakeParts { stop: end, ..parts.clone() };
+            async {
+                gateway::nats::run_intake(parts).await;
+                Ok(())
+            }
+        });
+        Intake { stop, task: nats.spawn(reading) }
+    }
+}
+
+/// Stops the gateways, then the actors, within [`STOP_MAX`].
+pub(super) async fn stop(runtime: &mut Runtime, OnNats { intake, service }: OnNats) {
+    let stopping = async {
+        if let Some(service) = service {
+            service.stop().await;
+        }
+        if let Some(Intake { stop, task }) = intake {
+            // The events it has handed over get their verdicts and acknowledgements first.
+            stop.send_replace(true);
+            if task.await.is_err() {
+                tracing::error!("the task that reads the work queue had panicked");
+            }
+        }
+        runtime.stop_actors().await;
+    };
+    if tokio::time::timeout(STOP_MAX, stopping).await.is_err() {
+        tracing::warn!("NATS does not answer; stopping without it; events that were not acknowledged will be delivered again");
+    }
+}
