@@ -161,7 +161,9 @@ fn the_root_of_a_folder_is_a_file_beside_it() {
 #[test]
 fn serde_stays_at_the_edge_of_the_core() {
     // Redaction has to look inside carried JSON; nothing else of the core does.
-    let allowed = |path: &Path| path.starts_with("src/core/event") || path.starts_with("src/core/redact");
+    let allowed = |path: &Path| {
+        path.starts_with("src/core/event") || path.starts_with("src/core/redact") || path == Path::new("src/core/redact.rs")
+    };
     let guilty = |path: &PathBuf| lines_with(path, |line| line.contains("serde"));
     report(&rust_files("src/core").iter().filter(|path| !allowed(path)).flat_map(guilty).collect::<Vec<_>>());
 }

@@ -9,7 +9,8 @@ use imbl::{GenericHashMap, OrdMap};
 use super::digest::{DigestWriter, Digestible};
 use super::graph::Node;
 use super::graph::transition::Symbol;
-use super::id::{ExecutionId, PrecomputedHash, Seq};
+use super::hash::PrecomputedHash;
+use super::id::{ExecutionId, Seq};
 use super::vectors::TextHash;
 
 /// Distinct intents kept; the one seen first is evicted first. Constant, because the fold depends on it. Every question is compared

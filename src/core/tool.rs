@@ -8,7 +8,8 @@ use imbl::{GenericHashMap, OrdMap, Vector};
 
 use super::digest::{DigestWriter, Digestible};
 use super::event::{ToolRegistered, TraceStep};
-use super::id::{PrecomputedHash, ToolId};
+use super::hash::PrecomputedHash;
+use super::id::ToolId;
 use super::text::searchable_text;
 use super::time::Timestamp;
 

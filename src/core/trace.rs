@@ -17,7 +17,8 @@ use imbl::shared_ptr::DefaultSharedPtr;
 
 use super::digest::{DigestWriter, Digestible};
 use super::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted};
-use super::id::{ExecutionId, PrecomputedHash};
+use super::hash::PrecomputedHash;
+use super::id::ExecutionId;
 use closed::Closed;
 pub(crate) use open::Stamp;
 use open::stamp;

@@ -10,7 +10,7 @@
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::core::id::fnv1a;
+use crate::core::hash::fnv1a;
 
 /// Longer words are dropped, as by BERT's own tokenizer.
 const WORD_CHARS_MAX: usize = 100;

@@ -191,7 +191,7 @@ fn the_log_is_printed_and_verified_from_a_server_and_from_its_directory() {
         assert_eq!(seqs(&log(0, &["cat", "--kind", "step.finished"]).lines()), [2, 3]);
         assert_eq!(log(0, &["tail", "--no-follow", "-n", "3"]).lines(), all[4..]);
         let report = log(0, &["verify"]).json();
-        let expected = json!({"records": 7, "last_seq": 7, "digest": state["digest"], "problems": []});
+        let expected = json!({"records": 7, "last_seq": 7, "digest": state["digest"], "problems": [], "foreign": 0});
         assert_eq!(report, expected, "{place:?}");
         all
     };

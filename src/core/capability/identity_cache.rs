@@ -8,7 +8,8 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use crate::core::graph::Node;
-use crate::core::id::{CapabilityId, PrecomputedHash, fnv1a};
+use crate::core::hash::{PrecomputedHash, fnv1a};
+use crate::core::id::CapabilityId;
 
 /// Distinct runs in the cache; it is emptied when one more comes.
 const RUNS_KEPT: usize = 4_096;

@@ -6,7 +6,8 @@
 //! procedure means that they are the same.
 
 use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::id::{Callee, CapabilityId, fnv1a, mix};
+use crate::core::hash::{fnv1a, mix};
+use crate::core::id::{Callee, CapabilityId};
 
 /// Rounds of refinement, at most; data flow further away than this does not distinguish calls.
 const ROUNDS_MAX: usize = 8;

@@ -11,7 +11,8 @@ use imbl::Vector;
 use super::{ByExecution, TRACES_KEPT};
 use crate::core::digest::DigestWriter;
 use crate::core::event::{Event, NewRecord, TraceCompleted};
-use crate::core::id::{ExecutionId, fnv1a};
+use crate::core::hash::fnv1a;
+use crate::core::id::ExecutionId;
 
 /// Traces as a snapshot holds them, by row.
 pub trait PackedTraces: Any + fmt::Debug + Send + Sync {
