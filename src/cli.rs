@@ -1,4 +1,4 @@
-//! The command line. Human output on a terminal, `--json` for programs; exit codes below.
+//! The command line of pml: text for people, `--json` for programs, and these exit codes.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -78,38 +78,38 @@ enum Command {
     Import(import::ImportArguments),
     /// Write tools and traces as a dataset directory
     Export(import::ExportArguments),
-    /// Which tool or capability fits an intent, and why
+    /// Find the tools and capabilities that fit an intent, with reasons
     Discover(discover::Arguments),
-    /// What comes next, given an intent and the tools called so far
+    /// Predict the next call from an intent and the calls so far
     Predict(predict::Arguments),
-    /// Why something was predicted, and the records that taught it
+    /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
-    /// What stands next to a tool: neighbours, tools often before and after, community, a way to another
+    /// Show the neighbours of a tool in the graph: edges, tools often called before and after, community, path to another tool
     Related(related::Arguments),
-    /// Compare what pml answers with plain baselines, on traces it has not seen
+    /// Compare the answers of pml with plain baselines, on traces it has not learnt
     Eval(eval::Arguments),
-    /// Go through history once more: show a past state, write it as a new data directory, or publish it as a live stream
+    /// Replay the log: show a past state, write it as a new data directory, or publish it as a live stream
     Replay(replay::Arguments),
-    /// What changed between two moments: tools, capabilities, edges, and what is found for an intent
+    /// Compare the state at two moments: tools, capabilities, edges, and the answers for an intent
     Diff(diff::Arguments),
-    /// Begin a new data directory with the history of another log up to a moment, under other settings
+    /// Create a data directory from the history of another log up to a moment, with other settings
     Fork(fork::Arguments),
-    /// Keep the log in one file, also that of a running server
+    /// Write the log to one file, also while its server runs
     Backup(backup::BackupArguments),
-    /// Make a data directory from such a file
+    /// Create a data directory from a backup file
     Restore(backup::RestoreArguments),
-    /// Look at the log
+    /// Read, copy, export or verify the log
     #[command(subcommand)]
     Log(log::Command),
-    /// The state as Parquet files: take, list, check, restore, remove
+    /// Create, list, verify, restore or remove snapshots of the state as Parquet files
     #[command(subcommand)]
     Snapshot(snapshot::Command),
-    /// Look at refused events and send them again
+    /// List refused events and publish them again
     #[command(subcommand)]
     Dead(dead::Command),
-    /// Turn texts into vectors and compare them
+    /// Compute the vectors of texts and compare them
     Embed(embed::Arguments),
-    /// Make an API key for the configuration
+    /// Create an API key for the configuration
     Key(key::Arguments),
     /// Check configuration, data directory and server
     Doctor(doctor::Arguments),
@@ -118,7 +118,7 @@ enum Command {
     Bench(bench::Command),
 }
 
-/// Which log a command works on: that of a running server, of a data directory, or on NATS.
+/// The log that a command works on: that of a running server, in a data directory, or on NATS.
 #[derive(Args, Clone)]
 struct LogLocation {
     /// Address of a running server [default: http:// and the configured http.listen]
@@ -135,11 +135,12 @@ struct LogLocation {
     nats: Option<String>,
 }
 
+/// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json);
     start_tracing(matches!(cli.command, Command::Serve(_)));
-    // Lossy, because a variable of another program may hold anything.
+    // Lossy: a variable of another program need not be UTF-8.
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let environment = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
     let outcome = Config::load(cli.config.as_deref(), environment)
@@ -181,12 +182,12 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
     }
 }
 
-/// Actors need a system to live in; so does the log's reader.
+/// Runs a command in an actix system, which the actors and the reader of the log need.
 fn on_actors(work: impl Future<Output = Outcome>) -> Outcome {
     actix_rt::System::new().block_on(work)
 }
 
-/// Logs go to standard error. A server tells what it does; a command speaks only when something is wrong.
+/// Sends log lines to standard error: from level info for a server, errors only for other commands.
 fn start_tracing(serving: bool) {
     let default = if serving { "info,actix_server=warn" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("PML_LOG").unwrap_or_else(|_| default.into());

@@ -1,5 +1,5 @@
-//! Configuration: one struct per component, defaults in one file (`config/pml.toml`, compiled in), overrides from a file and from
-//! the environment. No other file reads settings.
+//! Configuration: one struct per component, defaults from `config/pml.toml` (compiled in), overridden by a file and by the environment.
+//! No other module reads settings.
 
 mod layers;
 
@@ -15,17 +15,19 @@ use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
 use layers::{invalid, merge, nested, read};
 
-/// The defaults, with every key and its meaning.
+/// The default configuration file, which documents every key.
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
 
-/// A shorter lease would change hands whenever a server is busy.
+/// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
 const LEASE_MS_MIN: u64 = 500;
+/// Prefix of the environment variables that override keys.
 const ENV_PREFIX: &str = "PML__";
-/// Where other programs on the machine look for ONNX Runtime; used when `embedding.library` is empty.
+/// Variable by which other programs find ONNX Runtime; used if `embedding.library` is empty.
 const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
-/// Beginnings of the names by which other programs tell regions, endpoints and credentials of object stores.
+/// Prefixes of the variables that hold regions, endpoints and credentials of object stores.
 const OBJECT_STORE_VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
+/// A configuration that cannot be read or is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read {path}")]
@@ -40,6 +42,7 @@ pub enum ConfigError {
     Value { key: &'static str, problem: String },
 }
 
+/// The configuration of a process.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -61,6 +64,7 @@ pub struct Config {
     pub nats: Nats,
 }
 
+/// Settings of the HTTP server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
@@ -73,6 +77,7 @@ pub struct Http {
     pub keys: Vec<ApiKey>,
 }
 
+/// An API key of the HTTP server, by its hash.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
@@ -82,6 +87,7 @@ pub struct ApiKey {
     pub scopes: Vec<Scope>,
 }
 
+/// A permission of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -100,6 +106,7 @@ impl Scope {
     }
 }
 
+/// Limits of published events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitKeys {
@@ -127,6 +134,7 @@ impl From<&Config> for Limits {
     }
 }
 
+/// Settings of the log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
@@ -135,6 +143,7 @@ pub struct Log {
     pub free_bytes_min: u64,
 }
 
+/// Limits of the dead letters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
@@ -143,12 +152,14 @@ pub struct Dead {
     pub bytes_max: u64,
 }
 
+/// Settings of the redaction.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {
     pub extra: Vec<String>,
 }
 
+/// Settings of the execution actor.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Execution {
@@ -159,6 +170,7 @@ pub struct Execution {
     pub reorder_events_max: usize,
 }
 
+/// Settings of the trace actor.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
@@ -168,6 +180,7 @@ pub struct Trace {
     pub abandon_ms: u64,
 }
 
+/// Settings of the graph-sync actor.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphSync {
@@ -175,6 +188,7 @@ pub struct GraphSync {
     pub batch_records_max: usize,
 }
 
+/// Settings of the embedder.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedding {
@@ -185,6 +199,7 @@ pub struct Embedding {
     pub batch_texts_max: usize,
 }
 
+/// The implementation of the embedder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbedderKind {
@@ -192,6 +207,7 @@ pub enum EmbedderKind {
     Onnx,
 }
 
+/// Settings of the prediction actor.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
@@ -202,6 +218,7 @@ pub struct Prediction {
     pub mailbox: usize,
 }
 
+/// Which executions are served a prediction after each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Serve {
@@ -210,6 +227,7 @@ pub enum Serve {
     None,
 }
 
+/// Settings of the graph measures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
@@ -224,12 +242,14 @@ impl From<&Graph> for ColdStart {
     }
 }
 
+/// Settings of the workflow templates.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Templates {
     pub path: String,
 }
 
+/// Settings of the snapshots.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshots {
@@ -237,11 +257,12 @@ pub struct Snapshots {
     pub every_records: u64,
     pub every_s: u64,
     pub keep: usize,
-    /// What the environment says about object stores: variables that begin with one of [`OBJECT_STORE_VARIABLES`].
+    /// The environment variables of object stores: those that begin with one of [`OBJECT_STORE_VARIABLES`].
     #[serde(skip)]
     pub environment: Vec<(String, Secret)>,
 }
 
+/// Settings of the connection to NATS.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nats {
@@ -262,6 +283,7 @@ pub struct Nats {
     pub lease_ms: u64,
 }
 
+/// How records are appended to the log stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppendMode {
@@ -269,7 +291,7 @@ pub enum AppendMode {
     Pipelined,
 }
 
-/// Text that is never shown: keys, passwords, and addresses that may hold them.
+/// Text that is never printed: keys, passwords, and addresses that may hold them.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Secret(String);
 
@@ -278,7 +300,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for whoever has to use it.
+    /// Returns the text itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -291,7 +313,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Config {
-    /// The defaults, overridden by `file` if given, overridden by `PML__SECTION__KEY` from `environment`.
+    /// Loads the defaults, overridden by `file` if given, then by `PML__SECTION__KEY` from `environment`.
     pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
         if let Some(path) = file {
@@ -320,7 +342,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What `file` sets and `settings` (dotted keys) set otherwise, as the text of a configuration file that is known to work.
+    /// Returns the text of a valid configuration file with the settings of `file`, overridden by `settings` (dotted keys).
     pub fn overrides(file: Option<&Path>, settings: &[(String, String)]) -> Result<String, ConfigError> {
         let mut overrides = file.map(read).transpose()?.unwrap_or_default();
         for (key, value) in settings {
@@ -335,7 +357,7 @@ impl Config {
         Ok(overrides.to_string())
     }
 
-    /// The same with the log in `directory`, whatever NATS servers are configured.
+    /// Returns a copy with the log in `directory` and without NATS servers.
     #[must_use]
     pub fn embedded_in(&self, directory: &Path) -> Self {
         let mut config = Self { data_dir: directory.to_owned(), ..self.clone() };
@@ -343,7 +365,7 @@ impl Config {
         config
     }
 
-    /// Another address than the configured one, under the same rules.
+    /// Overrides the configured address, under the same rules.
     pub fn set_listen(&mut self, listen: SocketAddr) -> Result<(), ConfigError> {
         self.http.listen = listen;
         self.validate()
@@ -382,7 +404,7 @@ impl Config {
             let problem = "must be at least 1: no body could arrive in time".to_owned();
             return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
         }
-        // A structure's data flow is kept as pairs of 16-bit positions.
+        // The data flow of a capability is stored as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {
             return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
         }
@@ -478,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_by_key() {
+    fn invalid_values_are_refused_by_key() {
         check_refused(&[("PML__TRACE__SETLE_MS", "7")], "setle_ms");
         check_refused(&[("PML__HTTP__WORKERS", "0")], "http.workers: must be at least 1");
         check_refused(&[("PML__HTTP__LISTEN", "0.0.0.0:80")], "http.listen: 0.0.0.0:80 is not a loopback address");

@@ -1,5 +1,5 @@
-//! `pml eval`: learn the training traces as an agent would have told them, answer the test traces without learning from them, and
-//! compare what pml answers with plain baselines.
+//! Offline evaluation (`pml eval`): the training traces are learnt as an agent would publish them, then pml and plain baselines
+//! answer questions about the test traces, which are not learnt.
 
 pub mod curves;
 pub mod learn;
@@ -17,17 +17,17 @@ use crate::core::id::ToolId;
 use crate::core::rank::Index;
 use crate::dataset::TraceLine;
 use crate::embed::{EmbedError, Embedder};
-use metrics::{Discover, Means};
+use metrics::{DiscoverScores, Means};
 use rankers::Ranker;
 
-/// Traces to learn from and traces to be asked about.
+/// A split of a dataset into training and test traces.
 pub struct Split {
     pub train: Vec<TraceLine>,
     pub test: Vec<TraceLine>,
 }
 
 impl Split {
-    /// One split per fold: its own traces are the test, the others the training.
+    /// Returns one split per fold: the traces of the fold are the test traces, all others the training traces.
     pub fn folds(traces: &[TraceLine]) -> Vec<Self> {
         let folds: BTreeSet<u32> = traces.iter().filter_map(|trace| trace.fold).collect();
         let split = |fold: u32| {
@@ -38,32 +38,34 @@ impl Split {
     }
 }
 
-/// Asks every ranker about every test trace; gold are the distinct tools it calls. Traces that call nothing known are left out.
+/// Scores every ranker on the intent of every test trace; the right answers are the distinct tools that the trace calls. Traces
+/// without a known tool are skipped.
 pub fn discover(
     index: &Index,
     embedder: &dyn Embedder,
     test: &[TraceLine],
-) -> Result<BTreeMap<&'static str, Discover>, EmbedError> {
+) -> Result<BTreeMap<&'static str, DiscoverScores>, EmbedError> {
     let mut means: BTreeMap<&'static str, Means> = BTreeMap::new();
     for trace in test {
         let known = |tool: &ToolId| index.state().tools.position(tool).is_some();
-        let gold: BTreeSet<ToolId> = trace.tools().filter(known).collect();
-        if gold.is_empty() {
+        let right: BTreeSet<ToolId> = trace.tools().filter(known).collect();
+        if right.is_empty() {
             continue;
         }
         let question = question(Some(embedder), trace.intent.clone())?;
         for ranker in Ranker::ALL {
             let ranked = ranker.rank(index, &question);
-            let ranks: Vec<usize> = (1..).zip(&ranked).filter(|(_, tool)| gold.contains(*tool)).map(|(rank, _)| rank).collect();
+            let ranks: Vec<usize> =
+                (1..).zip(&ranked).filter(|(_, tool)| right.contains(*tool)).map(|(rank, _)| rank).collect();
             means.entry(ranker.name()).or_default().add(&ranks);
         }
     }
-    Ok(means.into_iter().map(|(name, means)| (name, means.discover())).collect())
+    Ok(means.into_iter().map(|(name, means)| (name, means.scores())).collect())
 }
 
-/// The mean over the folds of a cross-validation, each counting alike.
-pub fn mean(folds: &[BTreeMap<&'static str, Discover>]) -> BTreeMap<&'static str, Discover> {
+/// Means over the folds of a cross-validation, all with equal weight.
+pub fn mean(folds: &[BTreeMap<&'static str, DiscoverScores>]) -> BTreeMap<&'static str, DiscoverScores> {
     let names: BTreeSet<&'static str> = folds.iter().flat_map(BTreeMap::keys).copied().collect();
-    let of = |name| Discover::mean(&folds.iter().filter_map(|fold| fold.get(name).copied()).collect::<Vec<_>>());
-    names.into_iter().map(|name| (name, of(name))).collect()
+    let mean_of = |name| DiscoverScores::mean(&folds.iter().filter_map(|fold| fold.get(name).copied()).collect::<Vec<_>>());
+    names.into_iter().map(|name| (name, mean_of(name))).collect()
 }

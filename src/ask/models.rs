@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::predict::item_name;
 use crate::core::event::Outcome;
-use crate::core::predict::score::{ScoreWindow, WINDOWS};
+use crate::core::predict::metrics::StepMetrics;
+use crate::core::predict::score::WINDOWS;
 use crate::core::predict::signals::Signal;
 use crate::core::state::State;
 
@@ -59,7 +60,7 @@ pub(crate) fn models(state: &State) -> ModelsAnswer {
     let predictor = &state.predictor;
     let weights = predictor.logit.weights();
     let window = |last: usize| {
-        let ScoreWindow { n, hit1, hit3, log_loss, calibration_error } = predictor.scores.window(last);
+        let StepMetrics { n, hit1, hit3, log_loss, calibration_error, .. } = predictor.scores.window(last);
         WindowDto { last, n, hit1, hit3, log_loss, calibration_error }
     };
     let judged = predictor.thresholds.iter().map(|(symbol, posterior)| {

@@ -1,4 +1,4 @@
-//! `pml log export`: the records as Parquet files that `DuckDB`, Polars and pandas open.
+//! `pml log export`: writes the records of a log as Parquet files, which `DuckDB`, Polars and pandas can open.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::history::ArchiveWriter;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Directory to write, or to add to: what it holds already is not written again
+    /// Directory to write to; records that it already holds are not written again
     directory: PathBuf,
     #[command(flatten)]
     location: LogLocation,
@@ -22,21 +22,21 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
     let source = Source::open(&arguments.location, config).await?;
-    let mut appender = ArchiveWriter::open(&arguments.directory)?;
-    let after = match appender.last() {
+    let mut archive = ArchiveWriter::open(&arguments.directory)?;
+    let after = match archive.last() {
         Some(last) => check_same_log(&source, last, &arguments).await?,
         None => Seq::ZERO,
     };
     let bar = output.progress("exporting", source.tail()?.0.saturating_sub(after.0));
     let exporting = source.visit(after, |record| {
-        appender.push(&record)?;
+        archive.push(&record)?;
         bar.inc(1);
         Ok(true)
     });
     exporting.await?;
     bar.finish_and_clear();
-    let last = appender.last().map_or(Seq::ZERO, |(seq, _)| seq);
-    let written = appender.finish()?;
+    let last = archive.last().map_or(Seq::ZERO, |(seq, _)| seq);
+    let written = archive.finish()?;
     let directory = arguments.directory.display();
     output.json(&json!({
         "directory": arguments.directory, "files": written.files, "records": written.records, "bytes": written.bytes,
@@ -48,15 +48,15 @@ pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) 
     Ok(0)
 }
 
-/// The log must hold the last record of the files: adding to the files of another log would make a history that never was.
+/// Checks that the log holds the last record of the files: records of two logs must not be mixed in one archive.
 async fn check_same_log(source: &Source, (seq, id): (Seq, RecordId), arguments: &Arguments) -> anyhow::Result<Seq> {
-    let mut there = None;
-    let looking = source.visit(Seq(seq.0 - 1), |record| {
-        there = Some(record.fact.id).filter(|_| record.seq == seq);
+    let mut found = None;
+    let reading = source.visit(Seq(seq.0 - 1), |record| {
+        found = Some(record.fact.id).filter(|_| record.seq == seq);
         Ok(false)
     });
-    looking.await?;
+    reading.await?;
     let directory = arguments.directory.display();
-    anyhow::ensure!(there == Some(id), "{directory} holds the events of another log: its last one, {id}, is not at {seq} here");
+    anyhow::ensure!(found == Some(id), "{directory} holds the events of another log: its last one, {id}, is not at {seq} here");
     Ok(seq)
 }

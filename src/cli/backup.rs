@@ -1,4 +1,4 @@
-//! `pml backup` and `pml restore`: a log in one file, also that of a server that goes on working.
+//! `pml backup` and `pml restore`: a log as one file. A running server can be backed up.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -32,7 +32,7 @@ pub(super) struct BackupArguments {
 pub(super) struct RestoreArguments {
     /// File that `pml backup` wrote
     file: PathBuf,
-    /// Data directory to make; it must not hold anything [default: the configured `data_dir`]
+    /// Data directory to create; it must be empty or missing [default: the configured `data_dir`]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -43,12 +43,12 @@ pub(super) async fn backup(arguments: BackupArguments, config: Config, output: &
         return Err(anyhow::anyhow!("{} exists; a backup overwrites nothing", file.display()).into());
     }
     let source = Source::open(&arguments.location, &config).await?;
-    let part = part_of(file);
+    let part = part_path(file);
     let written = write(&source, &part).await.and_then(|()| check(&part));
     let (records, last) = match written {
         Ok(checked) => checked,
         Err(error) => {
-            // What is no backup must not lie around looking like one; that it cannot be removed is the smaller trouble.
+            // An incomplete file must not be mistaken for a backup. The first error matters more than one of removing it.
             drop(std::fs::remove_file(&part));
             return Err(error.into());
         }
@@ -60,7 +60,7 @@ pub(super) async fn backup(arguments: BackupArguments, config: Config, output: &
     Ok(0)
 }
 
-fn part_of(file: &Path) -> PathBuf {
+fn part_path(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".part");
     name.into()
@@ -82,7 +82,7 @@ async fn write(source: &Source, part: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the file once more, from beginning to end: a backup that cannot be restored is none.
+/// Reads the whole file again, to be sure that it can be restored. Returns the number of records and the last position.
 fn check(part: &Path) -> anyhow::Result<(u64, Seq)> {
     let (mut count, mut last) = (0, Seq::ZERO);
     for records in decoder(part)? {

@@ -1,4 +1,4 @@
-//! `pml bench`: speed, as ratios to a floor measured in the same run.
+//! `pml bench`: measures speed, as a ratio to a floor measured in the same run.
 
 use std::path::PathBuf;
 
@@ -13,30 +13,30 @@ use crate::config::Config;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Publishing: the in-process client and HTTP, next to raw redb group commits of the same bytes
+    /// Publish events in process and over HTTP; floor: raw redb group commits of the same bytes
     Ingest(IngestArguments),
-    /// Answering discover, next to embedding the question and one product with every vector
+    /// Answer discover; floor: embedding the question and one product with every vector
     Discover,
-    /// Answering predict, next to embedding the question and one product with every vector
+    /// Answer predict; floor: embedding the question and one product with every vector
     Predict,
-    /// From publishing a step to hearing what comes next, embedded and over NATS, next to a bare NATS round trip
+    /// Time from publishing a step to receiving the prediction, embedded and over NATS; floor: a bare NATS round trip
     Stream(StreamArguments),
-    /// Folding a log at start, next to a raw scan that only decodes
+    /// Fold a log at start; floor: a scan that only decodes
     Replay(ReplayArguments),
-    /// Snapshots: writing and reading them, starting from one, and publishing while one is taken
+    /// Write and read snapshots, start from one, and publish while one is taken
     Snapshot(SnapshotArguments),
 }
 
 #[derive(Args)]
 pub(super) struct SnapshotArguments {
-    /// How many events
+    /// Number of events
     #[arg(long, default_value_t = 1_000_000)]
     events: usize,
 }
 
 #[derive(Args)]
 pub(super) struct IngestArguments {
-    /// How many events
+    /// Number of events
     #[arg(long, default_value_t = 200_000)]
     events: usize,
     #[command(flatten)]
@@ -45,17 +45,17 @@ pub(super) struct IngestArguments {
 
 #[derive(Args)]
 struct NatsArguments {
-    /// Measure with the log on JetStream instead, on a nats-server started for it
+    /// Measure with the log on JetStream, on a nats-server started for the run
     #[arg(long)]
     nats: bool,
-    /// The program to start
+    /// The nats-server program
     #[arg(long, env = "PML_NATS_SERVER", value_name = "PATH", default_value = "nats-server")]
     nats_server: PathBuf,
 }
 
 #[derive(Args)]
 pub(super) struct ReplayArguments {
-    /// How many events
+    /// Number of events
     #[arg(long, default_value_t = 1_000_000)]
     events: usize,
     #[command(flatten)]
@@ -64,10 +64,10 @@ pub(super) struct ReplayArguments {
 
 #[derive(Args)]
 pub(super) struct StreamArguments {
-    /// How long each rate is held
+    /// Duration of each rate in seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// The nats-server to start
+    /// The nats-server program
     #[arg(long, env = "PML_NATS_SERVER", value_name = "PATH", default_value = "nats-server")]
     nats_server: PathBuf,
 }

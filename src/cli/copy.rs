@@ -1,4 +1,4 @@
-//! `pml log copy`: the same records in another place. A copy that was interrupted goes on where it stopped.
+//! `pml log copy`: copies a log to another data directory or to NATS. An interrupted copy is resumed by running it again.
 
 use std::path::Path;
 
@@ -17,32 +17,33 @@ use crate::core::state::State;
 use crate::data_dir::open_log;
 use crate::log::{Appended, EventLog, JetStreamLog, RedbLog};
 
-/// Records under way at once.
+/// Records copied per batch.
 const BATCH_RECORDS: usize = 4_096;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Data directory, or `nats://host:4222`
-    #[arg(long, value_name = "PLACE")]
+    /// Source: a data directory, or `nats://host:4222`
+    #[arg(long, value_name = "DIR|URL")]
     from: String,
-    /// Data directory, or `nats://host:4222`; it holds no log, or the beginning of this one
-    #[arg(long, value_name = "PLACE")]
+    /// Target: a data directory, or `nats://host:4222`, that holds no log or the beginning of the source
+    #[arg(long, value_name = "DIR|URL")]
     to: String,
 }
 
-enum Log {
+/// One end of a copy.
+enum CopyLog {
     Directory(RedbLog),
     Nats(JetStreamLog),
 }
 
-impl Log {
-    async fn open(place: &str, config: &Config, must_exist: bool) -> anyhow::Result<Self> {
-        Ok(if place.contains("://") {
-            Self::Nats(open_on_nats(place, config).await?)
+impl CopyLog {
+    async fn open(location: &str, config: &Config, must_exist: bool) -> anyhow::Result<Self> {
+        Ok(if location.contains("://") {
+            Self::Nats(open_on_nats(location, config).await?)
         } else if must_exist {
-            Self::Directory(open_existing(Path::new(place), config)?)
+            Self::Directory(open_existing(Path::new(location), config)?)
         } else {
-            Self::Directory(open_log(config, Path::new(place), Clock::system())?)
+            Self::Directory(open_log(config, Path::new(location), Clock::system())?)
         })
     }
 
@@ -53,7 +54,7 @@ impl Log {
         }
     }
 
-    /// Appends with the times the records have.
+    /// Appends the records and keeps their times.
     async fn restore(&self, records: Vec<Record>) -> anyhow::Result<Vec<Appended>> {
         Ok(match self {
             Self::Directory(log) => log.restore(records).await?,
@@ -63,8 +64,8 @@ impl Log {
 }
 
 pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
-    let from = Log::open(&arguments.from, config, true).await?;
-    let to = Log::open(&arguments.to, config, false).await?;
+    let from = CopyLog::open(&arguments.from, config, true).await?;
+    let to = CopyLog::open(&arguments.to, config, false).await?;
     let bar = output.progress("copying", from.as_log().tail().borrow().0);
     let mut state = State::default();
     let mut copied = 0;
@@ -73,13 +74,13 @@ pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) 
         if records.is_empty() {
             break;
         }
-        let there = to.as_log().read(state.applied(), records.len()).await?;
-        if let Some((ours, theirs)) = records.iter().zip(&there).find(|(ours, theirs)| ours != theirs) {
+        let existing = to.as_log().read(state.applied(), records.len()).await?;
+        if let Some((ours, theirs)) = records.iter().zip(&existing).find(|(ours, theirs)| ours != theirs) {
             return Err(
                 anyhow::anyhow!("record {} of {} is another one than record {}", theirs.seq, arguments.to, ours.seq).into()
             );
         }
-        let missing: Vec<Record> = records[there.len()..].to_vec();
+        let missing: Vec<Record> = records[existing.len()..].to_vec();
         copied += missing.len();
         let expected: Vec<Seq> = missing.iter().map(|record| record.seq).collect();
         check_positions(&expected, &to.restore(missing).await?)?;
@@ -99,7 +100,7 @@ pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) 
     Ok(0)
 }
 
-/// A log with holes cannot be copied into one that has none: the positions are part of what the state knows.
+/// Checks that every record kept its position, which is part of the state: a log with gaps cannot be copied into one without.
 fn check_positions(expected: &[Seq], appended: &[Appended]) -> anyhow::Result<()> {
     for (seq, appended) in expected.iter().zip(appended) {
         ensure!(!appended.duplicate, "record {seq} repeats the id of record {}", appended.seq);

@@ -1,10 +1,10 @@
-//! `pml dead`: refused events.
+//! `pml dead`: lists dead letters (refused events) and publishes them again.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::output::Output;
-use super::publish::Report;
+use super::publish::PublishReport;
 use super::remote::Remote;
 use super::source::{connect, open_existing};
 use super::{LogLocation, Outcome};
@@ -15,20 +15,20 @@ use crate::gateway::http::DeadLetterDto;
 use crate::log::{DeadLetters, DeadPage, StreamDeadLetters};
 use crate::nats::Repeats;
 
-/// Letters read at once when all are sent again.
+/// Dead letters read per page when all are published again.
 const PAGE_LETTERS: usize = 500;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Refused events with the reason, oldest first
+    /// List refused events with the reason, oldest first
     List(ListArguments),
-    /// Send refused events through the door again
+    /// Publish refused events again
     Redrive(RedriveArguments),
 }
 
 #[derive(Args)]
 pub(super) struct ListArguments {
-    /// How many
+    /// Number of events at most
     #[arg(long, default_value_t = 20)]
     limit: usize,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(super) struct ListArguments {
 
 #[derive(Args)]
 pub(super) struct RedriveArguments {
-    /// Numbers from the list; all if none is given
+    /// Numbers from the list [default: all]
     numbers: Vec<u64>,
     #[command(flatten)]
     location: LogLocation,
@@ -80,7 +80,7 @@ async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Out
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let row =
         |letter: &Value| ["number", "at", "origin", "message", "event"].map(|name| shorten(&text(&letter[name]))).to_vec();
-    output.table(&["number", "at", "from", "why", "event"], letters.iter().map(row));
+    output.table(&["number", "time", "origin", "reason", "event"], letters.iter().map(row));
     Ok(0)
 }
 
@@ -100,12 +100,12 @@ fn redrive(arguments: &RedriveArguments, config: &Config, output: &Output) -> Ou
     let body = json!({"numbers": numbers}).to_string();
     let (status, answer) =
         Remote::new(&arguments.location, config).post("/v1/dead/redrive", "application/json", body.as_bytes())?;
-    let mut report = Report::default();
+    let mut report = PublishReport::default();
     report.add(status, answer)?;
     Ok(report.print(output))
 }
 
-/// Puts letters on the work queue again. One that no longer reads as an event stays where it is.
+/// Puts dead letters on the work queue again. A letter that is no event is left in place.
 async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
     let dead = StreamDeadLetters::new(nats.clone(), Clock::system());
@@ -115,7 +115,7 @@ async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &
         after = next;
         page.retain(|letter| numbers.is_empty() || numbers.contains(&letter.number));
         let mut facts: Vec<NewRecord> = Vec::new();
-        let mut gone = Vec::new();
+        let mut numbers_sent = Vec::new();
         for letter in page {
             if let Some(len) = letter.letter.cut_from {
                 let error = format!("it was cut from {len} bytes and cannot be sent again");
@@ -125,21 +125,23 @@ async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &
             match cloud::from_structured(&letter.letter.bytes, Clock::system().now()) {
                 Ok(fact) => {
                     facts.push(fact);
-                    gone.push(letter.number);
+                    numbers_sent.push(letter.number);
                 }
                 Err(refusal) => unreadable.push(json!({"number": letter.number, "error": refusal.to_string()})),
             }
         }
         nats.enqueue(&facts, Repeats::Taken).await.map_err(anyhow::Error::from)?;
-        // After the queue has them: a letter too many is better than one too few.
-        dead.remove(gone.clone()).await.map_err(anyhow::Error::from)?;
-        sent.extend(gone);
+        // Removed only after they are queued: a letter may be sent twice, but none is lost.
+        dead.remove(numbers_sent.clone()).await.map_err(anyhow::Error::from)?;
+        sent.extend(numbers_sent);
     }
     output.json(&json!({"queued": sent, "unreadable": unreadable}));
     for letter in &unreadable {
-        output.say(format!("{} stays: {}", letter["number"], letter["error"].as_str().unwrap_or_default()));
+        output.say(format!("{} is kept: {}", letter["number"], letter["error"].as_str().unwrap_or_default()));
     }
-    output
-        .say(format!("{} sent to the work queue again; what is refused once more comes back with the new reason", sent.len()));
+    output.say(format!(
+        "{} events sent to the work queue; `pml dead list` shows those that are refused again, with the new reason",
+        sent.len()
+    ));
     Ok(if unreadable.is_empty() { 0 } else { 3 })
 }

@@ -1,11 +1,11 @@
-//! `pml demo`: learn from the shipped traces, show what was learnt, serve it until Ctrl-C.
+//! `pml demo`: learns the shipped traces, shows the result and serves it until Ctrl-C.
 
 use std::net::SocketAddr;
 
 use clap::Args;
 use serde_json::json;
 
-use super::import::{events_of, publish_all};
+use super::import::{dataset_events, publish_all};
 use super::output::Output;
 use super::scratch::Scratch;
 use super::serve::until_stopped;
@@ -17,6 +17,7 @@ use crate::core::state::State;
 use crate::dataset::Dataset;
 use crate::runtime::Runtime;
 
+/// Rows per table.
 const ROWS: usize = 8;
 
 #[derive(Args)]
@@ -24,7 +25,7 @@ pub(super) struct Arguments {
     /// Address to listen on [default: http.listen, or any free port if that is taken]
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Do not serve; end when everything is learnt
+    /// Exit after learning instead of serving
     #[arg(long)]
     no_serve: bool,
 }
@@ -48,12 +49,12 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 
 async fn learn(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<std::sync::Arc<State>, CommandError> {
     output.say("pml learns from 3,027 traces of agents using 260 tools (UltraTool, MIT licence), shipped with the program.\n");
-    let events = events_of(Dataset::demo(clock.now()), clock);
+    let events = dataset_events(Dataset::demo(clock.now()), clock);
     let bar = output.progress("learning", events.len() as u64);
-    let tally = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
+    let counts = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
     bar.finish_and_clear();
-    if let Some(first) = tally.refused.first() {
-        return Err(anyhow::anyhow!("{} of the shipped events were refused, the first: {first}", tally.refused.len()).into());
+    if let Some(first) = counts.refused.first() {
+        return Err(anyhow::anyhow!("{} of the shipped events were refused, the first: {first}", counts.refused.len()).into());
     }
     Ok(runtime.settled().await)
 }
@@ -73,9 +74,9 @@ fn show(state: &State, output: &Output) {
     ));
     let mut capabilities: Vec<_> = state.capabilities.iter().collect();
     capabilities.sort_by_key(|capability| (std::cmp::Reverse(capability.usage), capability.id));
-    output.say("Procedures that worked most often:");
+    output.say("Most used capabilities:");
     output.table(
-        &["capability", "used", "success", "an intent it served"],
+        &["capability", "calls", "success", "example intent"],
         capabilities.into_iter().take(ROWS).map(|capability| {
             let intent = capability.intents.front().map_or("", |intent| intent);
             let success = format!("{:.0}%", capability.success_rate() * 100.0);
@@ -84,9 +85,9 @@ fn show(state: &State, output: &Output) {
     );
     let mut edges: Vec<_> = state.graph.edges().filter(|((_, _, kind), _)| *kind == EdgeKind::Provides).collect();
     edges.sort_by_key(|(key, edge)| (std::cmp::Reverse(edge.successes), **key));
-    output.say("\nStrongest data flow between tools:");
+    output.say("\nStrongest data-flow edges between tools:");
     output.table(
-        &["from", "to", "seen", "source", "weight"],
+        &["from", "to", "observations", "source", "weight"],
         edges.into_iter().take(ROWS).map(|((from, to, kind), edge)| {
             let ends = [from, to].map(|node| state.callee(*node).to_string());
             let [from, to] = ends;
@@ -109,16 +110,16 @@ async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, out
         "\npml listens on {url}. In another terminal, ask:\n\n\
          Which tool fits, and why?\n  cargo run --release -- discover \"book a flight and rent a car\" --url {url}\n\n\
          What comes next?\n  cargo run --release -- predict \"book a flight and rent a car\" --after flight:flight_search --url {url}\n\n\
-         What does pml learn from a run of yours? Watch the log, then tell it:\n  curl -N -H 'Accept: text/event-stream' '{url}/v1/events' &\n  \
+         What does pml learn from an execution of yours? Follow the log, then publish the events:\n  curl -N -H 'Accept: text/event-stream' '{url}/v1/events' &\n  \
          curl '{url}/v1/events' -H 'Content-Type: application/x-ndjson' --data-binary @- <<'END'\n{}END\n\n\
          Ctrl-C ends the demo and removes its data.",
-        sample_run()
+        sample_events()
     ));
     until_stopped(server, runtime).await
 }
 
-/// A small run a reader can paste.
-fn sample_run() -> String {
+/// Returns the events of a small execution, to be pasted into a terminal.
+fn sample_events() -> String {
     let clock = Clock::system();
     let event = |kind: &str, data: serde_json::Value| {
         let id = clock.fresh_id().to_string();

@@ -1,4 +1,4 @@
-//! `pml diff`: what changed between two moments of a log.
+//! `pml diff`: compares the states at two moments of a log.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::core::state::State;
 use crate::history::Moment;
 use crate::history::diff::{CapabilitySummary, Change, Diff, EdgeSummary, RankedItem, ToolSummary, ranks};
 
-/// Places of an answer that are compared.
+/// Ranks of an answer that are compared.
 const RANKS: usize = 20;
 
 #[derive(Args)]
@@ -23,10 +23,10 @@ pub(super) struct Arguments {
     /// The later moment
     #[arg(value_name = "B")]
     after: Moment,
-    /// Also compare what is found for this intent
+    /// Also compare the answers of discover for this intent
     #[arg(long, value_name = "TEXT")]
     intent: Option<String>,
-    /// Lines per table; --json has all
+    /// Rows per table; --json has all
     #[arg(long, default_value_t = 20)]
     limit: usize,
     #[command(flatten)]
@@ -51,31 +51,31 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     Ok(0)
 }
 
-/// The states at two moments, whichever comes first, in one pass.
+/// Returns the states at two moments, in either order, from one pass over the log.
 async fn states(source: &Source, moments: [Moment; 2]) -> anyhow::Result<[State; 2]> {
-    let mut state = source.begin(moments[0].seq_lower_bound().min(moments[1].seq_lower_bound())).await;
-    let mut taken: [Option<State>; 2] = [None, None];
+    let mut state = source.starting_state(moments[0].seq_lower_bound().min(moments[1].seq_lower_bound())).await;
+    let mut found: [Option<State>; 2] = [None, None];
     let folding = source.visit(state.applied(), |record| {
-        for (taken, moment) in taken.iter_mut().zip(moments) {
-            if taken.is_none() && !moment.includes(&record) {
-                *taken = Some(state.clone());
+        for (found, moment) in found.iter_mut().zip(moments) {
+            if found.is_none() && !moment.includes(&record) {
+                *found = Some(state.clone());
             }
         }
-        let wanted = taken.iter().any(Option::is_none);
+        let wanted = found.iter().any(Option::is_none);
         if wanted {
             state.apply(&record);
         }
         Ok(wanted)
     });
     folding.await?;
-    Ok(taken.map(|taken| taken.unwrap_or_else(|| state.clone())))
+    Ok(found.map(|found| found.unwrap_or_else(|| state.clone())))
 }
 
 fn side(state: &State) -> Value {
     json!({"seq": state.applied().0, "digest": state.digest().to_string(), "records": state.events()})
 }
 
-/// What discover says, as ids with scores.
+/// Returns the answer of discover as ids with scores.
 fn answer(state: State, intent: &str, config: &Config) -> anyhow::Result<Vec<(String, f64)>> {
     let request = DiscoverRequest { intent: intent.to_owned(), limit: Some(RANKS), ..DiscoverRequest::default() };
     let answer = json!(Asker::from_state(state, config)?.discover(request)?);
@@ -98,12 +98,12 @@ fn print(diff: &Diff, limit: usize, output: &Output) {
     show(output, "model", &diff.models, limit, Clone::clone);
 }
 
-fn show<F>(output: &Output, what: &str, changed: &[Change<F>], limit: usize, told: impl Fn(&F) -> String) {
+fn show<F>(output: &Output, what: &str, changed: &[Change<F>], limit: usize, describe: impl Fn(&F) -> String) {
     if changed.is_empty() {
         output.say(format!("{what}: no change"));
         return;
     }
-    let side = |facts: &Option<F>| facts.as_ref().map_or_else(|| "-".to_owned(), &told);
+    let side = |facts: &Option<F>| facts.as_ref().map_or_else(|| "-".to_owned(), &describe);
     let row = |change: &Change<F>| vec![change.id.clone(), side(&change.before), side(&change.after)];
     output.table(&[what, "before", "after"], changed.iter().take(limit).map(row));
     if changed.len() > limit {

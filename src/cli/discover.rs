@@ -1,6 +1,7 @@
-//! `pml discover`: which tool or capability fits an intent, and why.
+//! `pml discover`: finds the tools and capabilities that fit an intent.
 
 use clap::Args;
+use indicatif::HumanCount;
 use serde_json::Value;
 
 use super::Outcome;
@@ -11,17 +12,18 @@ use crate::config::Config;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// What is to be done, in plain words
+    /// The intent: what is to be done, in plain words
     intent: String,
     /// Only tools or only capabilities
     #[arg(long = "type", value_enum, default_value = "all")]
     only: ItemType,
-    /// Leave out what scores less
+    /// Leave out results with a lower score
     #[arg(long, default_value_t = 0.0, value_name = "SCORE")]
     min_score: f64,
+    /// Number of results at most
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
-    /// Also the tools often used before and after
+    /// Also show the tools often called before and after each result
     #[arg(long)]
     related: bool,
     #[command(flatten)]
@@ -41,15 +43,19 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     Ok(0)
 }
 
+/// Prints the answer for people.
 fn print(answer: &Value, output: &Output) {
     let meta = &answer["meta"];
     let results = answer["results"].as_array().cloned().unwrap_or_default();
     if results.is_empty() {
-        output.say("nothing fits; pml knows only tools and capabilities it was told of (`pml publish`, `pml import`)");
+        output.say(
+            "no tool or capability matches; pml finds only those that were published or imported (`pml publish`, `pml import`)",
+        );
         return;
     }
-    output.table(&["score", "", "what", "used", "works", "why"], results.iter().map(row));
-    output.say(format!("{} of {} that fit at all", meta["returned_count"], meta["total_found"]));
+    output.table(&["score", "", "name", "calls", "success", "why"], results.iter().map(row));
+    let [returned, found] = ["returned_count", "total_found"].map(|key| HumanCount(meta[key].as_u64().unwrap_or(0)));
+    output.say(format!("showing {returned} of {found} matches"));
 }
 
 fn row(item: &Value) -> Vec<String> {
@@ -60,27 +66,27 @@ fn row(item: &Value) -> Vec<String> {
         description if description.is_empty() => name,
         description => format!("{name}\n{}", shortened(&description, 90)),
     };
-    let used = item["usage_count"].as_u64().unwrap_or(0);
-    let works =
-        if used == 0 { "-".to_owned() } else { format!("{:.0}%", item["success_rate"].as_f64().unwrap_or(0.0) * 100.0) };
+    let calls = item["usage_count"].as_u64().unwrap_or(0);
+    let success =
+        if calls == 0 { "-".to_owned() } else { format!("{:.0}%", item["success_rate"].as_f64().unwrap_or(0.0) * 100.0) };
     let score = format!("{:.2}", item["score"].as_f64().unwrap_or(0.0));
-    vec![score, if is_tool { "tool" } else { "capability" }.to_owned(), what, used.to_string(), works, why(item)]
+    vec![score, if is_tool { "tool" } else { "capability" }.to_owned(), what, calls.to_string(), success, why(item)]
 }
 
-/// The strongest signals in words, the nearest past intent, and what is often used around it.
+/// Returns the strongest signals, the most similar past intent, and the related tools, one per line.
 fn why(item: &Value) -> String {
     let mut signals: Vec<(&str, f64)> = item["signals"]
         .as_object()
         .into_iter()
         .flatten()
-        .filter_map(|(name, value)| Some((in_words(name)?, value.as_f64()?)))
+        .filter_map(|(name, value)| Some((signal_label(name)?, value.as_f64()?)))
         .filter(|(_, value)| *value >= 0.005)
         .collect();
     signals.sort_by(|a, b| b.1.total_cmp(&a.1));
     let strongest: Vec<String> = signals.iter().take(3).map(|(name, value)| format!("{name} {value:.2}")).collect();
     let mut lines = vec![strongest.join(", ")];
     if let Some(intent) = item["similar_intent"].as_str() {
-        lines.push(format!("like \"{}\"", shortened(intent, 60)));
+        lines.push(format!("similar to \"{}\"", shortened(intent, 60)));
     }
     for related in item["related_tools"].as_array().into_iter().flatten() {
         let relation = related["relation"].as_str().unwrap_or_default().replace('_', " ");
@@ -89,15 +95,15 @@ fn why(item: &Value) -> String {
     lines.join("\n")
 }
 
-fn in_words(signal: &str) -> Option<&'static str> {
+fn signal_label(signal: &str) -> Option<&'static str> {
     match signal {
         "dense" => Some("meaning"),
-        "clause" => Some("meaning of a part"),
+        "clause" => Some("meaning of a clause"),
         "bm25" => Some("words"),
-        "popularity" => Some("much used"),
-        "memory" => Some("like past intents"),
-        "memory_wide" => Some("usual around here"),
-        "memory_clause" => Some("like parts of past intents"),
+        "popularity" => Some("popularity"),
+        "memory" => Some("similar past intents"),
+        "memory_wide" => Some("common for similar intents"),
+        "memory_clause" => Some("similar clauses of past intents"),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! `pml doctor`: is everything there that pml needs, and if not, what to do.
+//! `pml doctor`: checks the installation and says how to fix what is wrong.
 
 mod nats;
 
@@ -22,14 +22,15 @@ use crate::templates;
 pub(super) struct Arguments {
     #[command(flatten)]
     location: LogLocation,
-    /// Where nats-server's monitoring answers, such as `http://127.0.0.1:8222`: then its sync setting can be read
+    /// Monitoring address of nats-server, such as `http://127.0.0.1:8222`, to read its sync setting
     #[arg(long, value_name = "URL")]
     nats_monitor: Option<String>,
 }
 
+/// The result of one check.
 enum Finding {
     Good(String),
-    /// Worth knowing, not in the way.
+    /// Not a problem, but worth knowing.
     Note(String),
     Bad(String),
 }

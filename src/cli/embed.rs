@@ -1,4 +1,4 @@
-//! `pml embed`: the vectors of texts, and how alike the texts are.
+//! `pml embed`: computes the vectors of texts and their cosines.
 
 use std::path::PathBuf;
 
@@ -10,40 +10,41 @@ use super::output::Output;
 use crate::config::{Config, EmbedderKind};
 use crate::embed;
 
-/// Components of a vector that a person sees.
+/// Components of a vector that are printed for people.
 const SHOWN: usize = 6;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Texts; with two or more, also the cosine of every pair
+    /// Texts to embed; two or more are also compared pair by pair
     #[arg(required = true, value_name = "TEXT")]
     texts: Vec<String>,
     #[command(flatten)]
-    choice: Choice,
+    embedder: EmbedderArguments,
 }
 
-/// Another embedder than the configured one.
+/// Arguments that select another embedder than the configured one.
 #[derive(Args)]
-pub(super) struct Choice {
-    /// Which embedder [default: as configured]
+pub(super) struct EmbedderArguments {
+    /// Embedder [default: as configured]
     #[arg(long)]
-    embedder: Option<Named>,
+    embedder: Option<EmbedderName>,
     /// Directory with model.onnx and tokenizer.json [default: as configured]
     #[arg(long, value_name = "DIR")]
     model_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Named {
+enum EmbedderName {
     Static,
     Onnx,
 }
 
-impl Choice {
+impl EmbedderArguments {
+    /// Overrides the configured embedder.
     pub(super) fn apply(self, config: &mut Config) {
         config.embedding.embedder = match self.embedder {
-            Some(Named::Static) => EmbedderKind::Static,
-            Some(Named::Onnx) => EmbedderKind::Onnx,
+            Some(EmbedderName::Static) => EmbedderKind::Static,
+            Some(EmbedderName::Onnx) => EmbedderKind::Onnx,
             None => config.embedding.embedder,
         };
         config.embedding.model_dir = self.model_dir.unwrap_or_else(|| config.embedding.model_dir.clone());
@@ -51,8 +52,8 @@ impl Choice {
 }
 
 pub(super) fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
-    let Arguments { texts, choice } = arguments;
-    choice.apply(&mut config);
+    let Arguments { texts, embedder } = arguments;
+    embedder.apply(&mut config);
     let embedder = embed::open(&config.embedding)?;
     let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
     let vectors = embedder.embed(&borrowed)?;
@@ -67,7 +68,7 @@ pub(super) fn run(arguments: Arguments, mut config: Config, output: &Output) -> 
         let shown: Vec<String> = vector.iter().take(SHOWN).map(|value| format!("{value:+.3}")).collect();
         vec![(number + 1).to_string(), (*text).to_owned(), format!("{:.3}", dot(vector, vector).sqrt()), shown.join(" ")]
     };
-    output.table(&["", "text", "length", "begins"], borrowed.iter().zip(&vectors).enumerate().map(row));
+    output.table(&["", "text", "length", "first components"], borrowed.iter().zip(&vectors).enumerate().map(row));
     if vectors.len() > 1 {
         let numbers: Vec<String> = (1..=vectors.len()).map(|number| number.to_string()).collect();
         let header: Vec<&str> = std::iter::once("cosine").chain(numbers.iter().map(String::as_str)).collect();
@@ -75,12 +76,14 @@ pub(super) fn run(arguments: Arguments, mut config: Config, output: &Output) -> 
         output.table(&header, numbers.iter().zip(&cosines).map(|(number, row)| [vec![number.clone()], cells(row)].concat()));
     }
     if let Some(empty) = borrowed.iter().zip(&vectors).find_map(|(text, vector)| (dot(vector, vector) == 0.0).then_some(text)) {
-        output.say(format!("{empty:?} holds nothing this model knows; words are compared instead of meaning then"));
+        output.say(format!(
+            "{empty:?} has no word that this model knows; such texts are compared by their words instead of their vectors"
+        ));
     }
     Ok(0)
 }
 
-/// The cosine of vectors of length 1.
+/// Returns the dot product, which is the cosine of vectors of length 1.
 fn dot(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(a, b)| a * b).sum()
 }

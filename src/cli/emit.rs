@@ -1,4 +1,4 @@
-//! `pml replay --publish`: history as a live stream on NATS, at the pace it was recorded or faster.
+//! `pml replay --publish`: publishes the records of a log on NATS, at the pace of their recording or faster.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::history::Moment;
 use crate::history::pace::{Pace, Speed};
 use crate::subject::Subject;
 
-/// What to tell again, where and how fast.
+/// The records to publish, the target and the speed.
 pub(super) struct Emission<'a> {
     pub(super) prefix: &'a Subject,
     pub(super) servers: Option<&'a str>,
@@ -25,6 +25,7 @@ pub(super) struct Emission<'a> {
     pub(super) to: Moment,
 }
 
+/// Publishes the records in order until the last one or Ctrl-C.
 pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config, output: &Output) -> Outcome {
     if emission.prefix.is_stored() {
         let prefix = emission.prefix;
@@ -44,7 +45,7 @@ pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let (mut pace, clock) = (Pace::new(emission.speed), Clock::system());
     let (mut began, mut last, mut published, mut stopped) = (None, Seq::ZERO, 0_u64, false);
-    let telling = source.walk(after, async |record: Record| {
+    let publishing = source.walk(after, async |record: Record| {
         if !emission.to.includes(&record) {
             return Ok(false);
         }
@@ -71,13 +72,13 @@ pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config
         bar.inc(1);
         Ok(true)
     });
-    telling.await?;
+    publishing.await?;
     client.flush().await.context("cannot publish")?;
     bar.finish_and_clear();
     output.json(&json!({"published": published, "last_seq": last.0, "stopped": stopped}));
     output.say(format!("{published} records published below {}", emission.prefix));
     if stopped {
-        output.say(format!("stopped after record {last}; go on with --from {}", last.next()));
+        output.say(format!("stopped after record {last}; continue with --from {}", last.next()));
     }
     Ok(0)
 }

@@ -1,4 +1,4 @@
-//! `pml eval`: how good the answers are, next to plain baselines, on traces pml has not seen.
+//! `pml eval`: evaluation of the answers against plain baselines, on traces that pml has not learnt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::Outcome;
-use super::embed::Choice;
+use super::embed::EmbedderArguments;
 use super::output::Output;
 use super::prequential;
 use crate::clock::Clock;
@@ -20,8 +20,8 @@ use crate::core::rank::Index;
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
 use crate::embed::{self, Embedder};
 use crate::eval::learn::{Learner, START};
-use crate::eval::metrics::Discover;
-use crate::eval::next::{self, Next, next};
+use crate::eval::metrics::DiscoverScores;
+use crate::eval::next::{self, NextScores, next};
 use crate::eval::next_rankers::NextRanker;
 use crate::eval::rankers::Ranker;
 use crate::eval::{Split, discover, mean};
@@ -34,21 +34,21 @@ pub(super) struct Arguments {
     /// Traces to learn from
     #[arg(long, default_value = TRAIN, value_name = "FILE")]
     train: String,
-    /// Traces to be asked about
+    /// Traces to test with
     #[arg(long, default_value = TEST, value_name = "FILE")]
     test: String,
-    /// Instead: cross-validate over the traces of this file by their field `fold`
+    /// Cross-validate over the traces of this file, by their field `fold`, instead of using --train and --test
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
     #[command(flatten)]
     prequential: prequential::CurveArguments,
     #[command(flatten)]
-    choice: Choice,
+    embedder: EmbedderArguments,
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
-    let Arguments { directory, train, test, folds, prequential, choice } = arguments;
-    choice.apply(&mut config);
+    let Arguments { directory, train, test, folds, prequential, embedder } = arguments;
+    embedder.apply(&mut config);
     if prequential.prequential {
         return prequential::run(prequential, &directory, &config, output).await;
     }
@@ -80,7 +80,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         answer_ms += clock.now().millis_since(learnt);
     }
     bar.finish_and_clear();
-    let report = Report {
+    let report = EvalReport {
         dataset: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         model: embedder.model().to_string(),
         tools: tools.len(),
@@ -95,7 +95,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     Ok(0)
 }
 
-/// What pml knows when it was told everything in the canonical order.
+/// Learns tools and training traces in the canonical order; returns the index of the resulting state.
 fn learn(
     config: &Config,
     embedder: &dyn Embedder,
@@ -104,28 +104,29 @@ fn learn(
     learnt: impl Fn(),
 ) -> anyhow::Result<Index> {
     let mut learner = Learner::new(embedder, Limits::from(config));
-    learner.templates(templates::load(&config.templates.path)?);
-    learner.tools(tools)?;
+    learner.load_templates(templates::load(&config.templates.path)?);
+    learner.register_tools(tools)?;
     for trace in train {
-        learner.trace(trace)?;
+        learner.learn_trace(trace)?;
         learnt();
     }
-    Ok(Index::default().update(Arc::new(learner.finish())).calibrated())
+    Ok(Index::default().update(Arc::new(learner.into_state())).calibrated())
 }
 
-struct Report {
+/// The result of an evaluation.
+struct EvalReport {
     dataset: String,
     model: String,
     tools: usize,
     train: usize,
-    rankers: BTreeMap<&'static str, Discover>,
-    next: BTreeMap<&'static str, Next>,
-    /// The digest of what was learnt, by split.
+    rankers: BTreeMap<&'static str, DiscoverScores>,
+    next: BTreeMap<&'static str, NextScores>,
+    /// The digest of the learnt state, by split.
     states: Vec<String>,
     seconds: [(&'static str, u64); 3],
 }
 
-impl Report {
+impl EvalReport {
     fn tests(&self) -> usize {
         self.rankers.values().map(|discover| discover.n).max().unwrap_or(0)
     }
@@ -149,7 +150,7 @@ impl Report {
 
     fn print(&self, output: &Output) {
         output.say(format!(
-            "{}: {} tools, learnt from {} traces, asked about {} others; vectors by {}",
+            "{}: {} tools, {} training traces, {} test traces, embedding model {}",
             self.dataset,
             self.tools,
             self.train,
@@ -169,14 +170,14 @@ impl Report {
 
     fn print_next(&self, output: &Output) {
         let percent = |value: f64| format!("{:.1}", value * 100.0);
-        let within = |value: f64, half: f64| format!("{:.1} \u{b1}{:.1}", value * 100.0, half * 100.0);
+        let with_interval = |value: f64, half: f64| format!("{:.1} \u{b1}{:.1}", value * 100.0, half * 100.0);
         let row = |ranker: &NextRanker| {
-            let Next { all, first, unseen, .. } = self.next.get(ranker.name())?;
+            let NextScores { all, first, unseen, .. } = self.next.get(ranker.name())?;
             let values = [
                 ranker.name().to_owned(),
-                within(all.hit1, all.hit1_ci),
+                with_interval(all.hit1, all.hit1_ci),
                 percent(all.hit3),
-                within(all.mrr, all.mrr_ci),
+                with_interval(all.mrr, all.mrr_ci),
                 percent(all.ready1),
                 percent(first.hit1),
                 percent(unseen.hit1),
@@ -186,9 +187,9 @@ impl Report {
         };
         let header = ["next, in %", "hit@1", "hit@3", "MRR", "ready@1", "first hit@1", "unseen hit@1", "unseen MRR"];
         output.table(&header, NextRanker::ALL.iter().filter_map(row).collect::<Vec<_>>());
-        if let Some(Next { all, unseen, calibration: Some(calibration), .. }) = self.next.get(NextRanker::Pml.name()) {
+        if let Some(NextScores { all, unseen, calibration: Some(calibration), .. }) = self.next.get(NextRanker::Pml.name()) {
             output.say(format!(
-                "{} steps, {} of them in sequences never learnt from; calibration error of pml {:.3} over {} steps and ends",
+                "{} steps, {} of them in call sequences not among the training traces; calibration error of pml {:.3} over {} predictions",
                 all.n, unseen.n, calibration.ece, calibration.n
             ));
         }

@@ -1,27 +1,27 @@
-//! `pml explain`: why something was predicted, and which records taught it.
+//! `pml explain`: explains a prediction by its signals and the records it was learnt from.
 
 use clap::Args;
 use serde_json::Value;
 
 use super::Outcome;
 use super::output::Output;
-use super::predict::in_words;
+use super::predict::signal_label;
 use super::question::QuestionArguments;
 use crate::ask::{Asker, ExplainRequest, PredictMode};
 use crate::config::Config;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// What is to be done, in plain words
+    /// The intent: what is to be done, in plain words
     #[arg(default_value = "")]
     intent: String,
-    /// What was called so far, in order, separated by commas
+    /// Calls so far, in order, separated by commas
     #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
     after: Vec<String>,
-    /// A prediction that was served, instead of a question
+    /// Id of a served prediction, instead of an intent and calls
     #[arg(long, value_name = "ID", conflicts_with_all = ["intent", "after"])]
     prediction: Option<String>,
-    /// What to explain: a tool, capability:ID or done [default: the first outcome]
+    /// The outcome to explain: a tool, capability:ID or done [default: the first outcome]
     #[arg(long)]
     item: Option<String>,
     #[command(flatten)]
@@ -47,30 +47,30 @@ fn print(answer: &Value, output: &Output) {
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let context: Vec<String> = answer["context"].as_array().into_iter().flatten().map(text).collect();
     let after = if context.is_empty() { "at the start".to_owned() } else { format!("after {}", context.join(", ")) };
-    output.say(format!("{} {after}: {:.1}%, number {}", text(&answer["item"]), number(&answer["p"]) * 100.0, answer["rank"]));
+    output.say(format!("{} {after}: {:.1}%, rank {}", text(&answer["item"]), number(&answer["p"]) * 100.0, answer["rank"]));
     if let Some(served) = answer["served"].as_object() {
         let p = served["p"].as_f64().map_or_else(|| "not listed".to_owned(), |p| format!("{:.1}%", p * 100.0));
-        output.say(format!("when it was served, with {} records: {p}", served["based_on_seq"]));
+        output.say(format!("when it was served, after record {}: {p}", served["based_on_seq"]));
     }
     if let Some(clause) = answer["clause"].as_str() {
-        output.say(format!("fits the part \"{clause}\""));
+        output.say(format!("matches the clause \"{clause}\""));
     }
     let reasons = answer["reasons"].as_array().cloned().unwrap_or_default();
     output.table(
-        &["signal", "value", "weight", "adds"],
+        &["signal", "value", "weight", "contribution"],
         reasons.iter().map(|reason| {
             let [value, weight, adds] = ["value", "weight", "adds"].map(|key| format!("{:+.3}", number(&reason[key])));
-            vec![in_words(&text(&reason["signal"])).to_owned(), value, weight, adds]
+            vec![signal_label(&text(&reason["signal"])).to_owned(), value, weight, adds]
         }),
     );
     let taught = answer["taught"].as_array().cloned().unwrap_or_default();
     if !taught.is_empty() {
-        output.say("taught by:");
+        output.say("learnt from:");
         output.table(
-            &["signal", "record", "execution", "intent", "similar"],
+            &["signal", "record", "execution", "intent", "similarity"],
             taught.iter().map(|record| {
                 let similar = record["similarity"].as_f64().map_or_else(String::new, |share| format!("{share:.2}"));
-                let signal = in_words(&text(&record["signal"])).to_owned();
+                let signal = signal_label(&text(&record["signal"])).to_owned();
                 vec![signal, record["seq"].to_string(), text(&record["execution"]), text(&record["intent"]), similar]
             }),
         );

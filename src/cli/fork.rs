@@ -1,4 +1,4 @@
-//! `pml fork`: a new data directory that begins like another log and goes on under other settings.
+//! `pml fork`: creates a data directory from the history of another log, with other settings.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::private;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Data directory to make
+    /// Data directory to create
     directory: PathBuf,
-    /// The last moment taken over: a position, a time such as 2026-01-31T12:00:00Z, or `now`
+    /// The last moment to copy: a position, a time such as 2026-01-31T12:00:00Z, or `now`
     #[arg(long, value_name = "SEQ|TIME", default_value = "now")]
     at: Moment,
-    /// A setting of the new one, such as `trace.settle_ms=50`; may be given several times
+    /// A setting of the new data directory, such as `trace.settle_ms=50`; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
     #[command(flatten)]
@@ -41,9 +41,9 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 
 pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Config, output: &Output) -> Outcome {
     let target = std::path::absolute(&arguments.directory)?;
-    // Its own directory and no servers, whatever the other log runs on.
-    let place = [("data_dir".to_owned(), json!(target).to_string()), ("nats.servers".to_owned(), "[]".to_owned())];
-    let settings: Vec<_> = arguments.set.iter().cloned().chain(place).collect();
+    // The fork has its own directory and no NATS servers, wherever the other log is.
+    let location = [("data_dir".to_owned(), json!(target).to_string()), ("nats.servers".to_owned(), "[]".to_owned())];
+    let settings: Vec<_> = arguments.set.iter().cloned().chain(location).collect();
     let settings = Config::overrides(file, &settings)?;
     let source = Source::open(&arguments.location, &config).await?;
     let mut fork = Rebuild::begin(&target, &config, Clock::system())?;
@@ -52,21 +52,21 @@ pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Confi
     let (seq, digest) = (parent.applied(), parent.digest().to_string());
     let path = fork.path().join(CONFIG_FILE);
     write_synced(&path, &settings).with_context(|| format!("cannot write {}", path.display()))?;
-    let event = LogForked { parent_seq: seq, parent_digest: digest.clone(), settings: shown(&arguments.set) };
-    fork.append(forked(event, &Clock::system())).await?;
+    let event = LogForked { parent_seq: seq, parent_digest: digest.clone(), settings: redacted(&arguments.set) };
+    fork.append(fork_record(event, &Clock::system())).await?;
     let state = fork.finish().await?;
     let config_file = target.join(CONFIG_FILE);
     output.json(&json!({
         "parent_seq": seq.0, "parent_digest": digest, "last_seq": state.applied().0, "digest": state.digest().to_string(),
         "config": config_file,
     }));
-    output.say(format!("{} goes its own way after record {seq}, digest {digest}", target.display()));
+    output.say(format!("{} holds the records up to {seq}, digest {digest}", target.display()));
     output.say(format!("serve it with: pml serve --config {}", config_file.display()));
     Ok(0)
 }
 
-/// Settings as the log may hold them: without passwords.
-fn shown(settings: &[(String, String)]) -> Vec<(String, String)> {
+/// Returns the settings as the log may hold them, without secrets.
+fn redacted(settings: &[(String, String)]) -> Vec<(String, String)> {
     let clean = |(key, value): &(String, String)| {
         let pair = Redactor::builtin().text(&format!("{key}={value}"));
         let value = pair.as_ref().and_then(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap_or(value);
@@ -75,7 +75,7 @@ fn shown(settings: &[(String, String)]) -> Vec<(String, String)> {
     settings.iter().map(clean).collect()
 }
 
-fn forked(event: LogForked, clock: &Clock) -> NewRecord {
+fn fork_record(event: LogForked, clock: &Clock) -> NewRecord {
     let event = Event::LogForked(event);
     NewRecord { id: clock.fresh_id(), time: clock.now(), source: "pml/fork".into(), causation: None, event }
 }
@@ -94,6 +94,6 @@ mod tests {
     fn passwords_among_the_settings_are_not_recorded() {
         let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let given = [set("nats.password", "hunter2"), set("trace.settle_ms", "7")];
-        assert_eq!(shown(&given), [set("nats.password", "[redacted]"), set("trace.settle_ms", "7")]);
+        assert_eq!(redacted(&given), [set("nats.password", "[redacted]"), set("trace.settle_ms", "7")]);
     }
 }

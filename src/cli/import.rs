@@ -1,4 +1,4 @@
-//! `pml import` and `pml export`: dataset directories in and out, through the ordinary event path.
+//! `pml import` and `pml export`: read and write dataset directories. An import publishes ordinary events.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::output::Output;
-use super::publish::Report;
+use super::publish::PublishReport;
 use super::remote::Remote;
 use super::source::{Source, connect};
 use super::{LogLocation, Outcome};
@@ -21,24 +21,25 @@ use crate::publisher::Publisher;
 use crate::publisher::{PublishError, Verdict};
 use crate::runtime::Runtime;
 
-/// Events per request, and requests under way at once.
+/// Events per request.
 const CHUNK_EVENTS: usize = 500;
+/// Requests under way at once.
 const CHUNKS_IN_FLIGHT: usize = 8;
 
 #[derive(Args)]
 pub(super) struct ImportArguments {
     /// Directory with tools.jsonl and traces
     directory: PathBuf,
-    /// Which traces of it
+    /// File of the directory that holds the traces
     #[arg(long, default_value = TRAIN, value_name = "FILE")]
     traces: String,
     #[command(flatten)]
     location: LogLocation,
 }
 
-/// What became of the events of an import.
+/// Counts of the verdicts on imported events.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct ImportCounts {
     pub(super) accepted: usize,
     pub(super) duplicate: usize,
     pub(super) refused: Vec<String>,
@@ -48,38 +49,38 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
     let clock = Clock::system();
     let dataset = Dataset::load(&arguments.directory, &arguments.traces, clock.now())?;
     let traces = dataset.traces.len();
-    let events = events_of(dataset, &clock);
+    let events = dataset_events(dataset, &clock);
     if let Some(urls) = &arguments.location.nats {
         return enqueue(urls, traces, &events, &config, output).await;
     }
     let bar = output.progress("importing", events.len() as u64);
-    let tally = match &arguments.location.data {
+    let counts = match &arguments.location.data {
         Some(directory) => {
             let runtime = Runtime::start(&config.embedded_in(directory), clock).await?;
-            let tally = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
+            let counts = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
             runtime.settled().await;
             runtime.stop().await;
-            tally
+            counts
         }
         None => publish_remote(&Remote::new(&arguments.location, &config), events, |count| bar.inc(count))?,
     };
     bar.finish_and_clear();
     output.json(&json!({
-        "traces": traces, "accepted": tally.accepted, "duplicate": tally.duplicate, "refused": tally.refused.len(), "errors": tally.refused,
+        "traces": traces, "accepted": counts.accepted, "duplicate": counts.duplicate, "refused": counts.refused.len(), "errors": counts.refused,
     }));
-    for refused in tally.refused.iter().take(10) {
+    for refused in counts.refused.iter().take(10) {
         output.say(format!("refused: {refused}"));
     }
     output.say(format!(
         "{traces} traces: {} events accepted, {} already known, {} refused",
-        tally.accepted,
-        tally.duplicate,
-        tally.refused.len()
+        counts.accepted,
+        counts.duplicate,
+        counts.refused.len()
     ));
-    Ok(if tally.refused.is_empty() { 0 } else { 3 })
+    Ok(if counts.refused.is_empty() { 0 } else { 3 })
 }
 
-/// Through the work queue, as an agent on NATS would tell it; what becomes of the events is decided by whoever takes them there.
+/// Puts the events on the work queue, as an agent on NATS would. The process that reads the queue admits or refuses them.
 async fn enqueue(urls: &str, traces: usize, events: &[NewRecord], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
     nats.provision(&config.dead).await.map_err(anyhow::Error::from)?;
@@ -92,13 +93,13 @@ async fn enqueue(urls: &str, traces: usize, events: &[NewRecord], config: &Confi
     bar.finish_and_clear();
     let Queued { queued, duplicate } = total;
     output.json(&json!({"traces": traces, "queued": queued, "duplicate": duplicate}));
-    output.say(format!("{traces} traces: {queued} events on the work queue, {duplicate} were there already"));
-    output.say("the process with the role 'execution' takes them; `pml dead list` shows what it refuses");
+    output.say(format!("{traces} traces: {queued} events put on the work queue, {duplicate} already there"));
+    output.say("the process with the role 'execution' reads them; `pml dead list` shows the events it refuses");
     Ok(0)
 }
 
-/// Tools first, then every trace as an agent would have told it.
-pub(super) fn events_of(dataset: Dataset, clock: &Clock) -> Vec<NewRecord> {
+/// Returns the events of a dataset: the tools, then every trace as an agent would publish it.
+pub(super) fn dataset_events(dataset: Dataset, clock: &Clock) -> Vec<NewRecord> {
     let traces = dataset.traces.iter().flat_map(|trace| {
         // Each event of a trace has its own microsecond; the clock moves on by as many.
         trace.events(clock.now()).expect("ids were checked when the dataset was read")
@@ -106,30 +107,30 @@ pub(super) fn events_of(dataset: Dataset, clock: &Clock) -> Vec<NewRecord> {
     dataset.tools.into_iter().chain(traces).collect()
 }
 
-/// Publishes in this process, several chunks under way at once, in order.
+/// Publishes in this process, in order, with several chunks under way at once.
 pub(super) async fn publish_all(
     publisher: &Publisher,
     events: Vec<NewRecord>,
     progress: impl Fn(u64),
-) -> anyhow::Result<Tally> {
+) -> anyhow::Result<ImportCounts> {
     let chunks: Vec<Vec<NewRecord>> = events.chunks(CHUNK_EVENTS).map(<[NewRecord]>::to_vec).collect();
-    let mut answers = stream::iter(chunks).map(|chunk| publish_patiently(publisher, chunk)).buffered(CHUNKS_IN_FLIGHT);
-    let mut tally = Tally::default();
+    let mut answers = stream::iter(chunks).map(|chunk| publish_with_retry(publisher, chunk)).buffered(CHUNKS_IN_FLIGHT);
+    let mut counts = ImportCounts::default();
     while let Some(verdicts) = answers.next().await {
         let verdicts = verdicts?;
         progress(verdicts.len() as u64);
         for verdict in verdicts {
             match verdict {
-                Verdict::Accepted { .. } => tally.accepted += 1,
-                Verdict::Duplicate { .. } => tally.duplicate += 1,
-                Verdict::Refused(refusal) => tally.refused.push(refusal.to_string()),
+                Verdict::Accepted { .. } => counts.accepted += 1,
+                Verdict::Duplicate { .. } => counts.duplicate += 1,
+                Verdict::Refused(refusal) => counts.refused.push(refusal.to_string()),
             }
         }
     }
-    Ok(tally)
+    Ok(counts)
 }
 
-async fn publish_patiently(publisher: &Publisher, chunk: Vec<NewRecord>) -> Result<Vec<Verdict>, PublishError> {
+async fn publish_with_retry(publisher: &Publisher, chunk: Vec<NewRecord>) -> Result<Vec<Verdict>, PublishError> {
     loop {
         match publisher.publish(chunk.clone()).await {
             Err(PublishError::Busy) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
@@ -138,22 +139,22 @@ async fn publish_patiently(publisher: &Publisher, chunk: Vec<NewRecord>) -> Resu
     }
 }
 
-fn publish_remote(remote: &Remote, events: Vec<NewRecord>, progress: impl Fn(u64)) -> anyhow::Result<Tally> {
-    let mut report = Report::default();
+fn publish_remote(remote: &Remote, events: Vec<NewRecord>, progress: impl Fn(u64)) -> anyhow::Result<ImportCounts> {
+    let mut report = PublishReport::default();
     for chunk in events.chunks(CHUNK_EVENTS) {
         let batch: Value = chunk.iter().map(cloud::to_structured).collect();
         let (status, answer) = remote.post("/v1/events", cloud::BATCH, batch.to_string().as_bytes())?;
         report.add(status, answer)?;
         progress(chunk.len() as u64);
     }
-    Ok(Tally { accepted: report.count("accepted"), duplicate: report.count("duplicate"), refused: report.refusals() })
+    Ok(ImportCounts { accepted: report.count("accepted"), duplicate: report.count("duplicate"), refused: report.refusals() })
 }
 
 #[derive(Args)]
 pub(super) struct ExportArguments {
-    /// Directory to write
+    /// Directory to write to
     directory: PathBuf,
-    /// Share of the traces, the latest ones, that goes to `traces_test.jsonl`
+    /// Share of the traces, the latest ones, to write to `traces_test.jsonl`
     #[arg(long, default_value_t = 0.2)]
     test_share: f64,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `pml key`: a fresh API key, and the lines that make a server accept it.
+//! `pml key`: creates an API key and the configuration that makes a server accept it.
 
 use clap::Args;
 use serde_json::json;
@@ -8,10 +8,10 @@ use crate::gateway::http::{hash_key, new_key};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Whose key it is
+    /// Name of the key's owner
     #[arg(long, default_value = "agent")]
     name: String,
-    /// What it may do
+    /// Scopes of the key
     #[arg(long, value_delimiter = ',', default_value = "publish,query", value_parser = ["publish", "query", "admin"])]
     scopes: Vec<String>,
 }

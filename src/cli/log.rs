@@ -1,4 +1,4 @@
-//! `pml log`: the records themselves.
+//! `pml log`: reads, copies, exports and verifies the records of a log.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use crate::log::{Foreign, OpenError};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// The last records, and then those that come
+    /// Print the last records, then new ones as they are appended
     Tail(TailArguments),
-    /// All records in order, or a part of them
+    /// Print the records in order
     Cat(CatArguments),
     /// Copy a log from a data directory to NATS or back; the state folded from the copy is the same, bit for bit
     Copy(super::copy::Arguments),
-    /// Write the records as Parquet files, by day; a second run adds what is new
+    /// Write the records as Parquet files, by day; a second run adds new records
     Export(super::archive::Arguments),
-    /// Read everything, check it against its checksums, check the order, fold the records and print the digest
+    /// Check the checksums and the order of all records, fold them and print the digest
     Verify(VerifyArguments),
 }
 
 #[derive(Args)]
 pub(super) struct TailArguments {
-    /// How many of the last records
+    /// Number of last records
     #[arg(short = 'n', long, default_value_t = 10)]
     lines: u64,
-    /// Do not wait for more (always so with --data)
+    /// Do not wait for new records (implied by --data)
     #[arg(long)]
     no_follow: bool,
     #[command(flatten)]
@@ -119,7 +119,7 @@ fn print(record: &Record, output: &Output) {
     }
 }
 
-/// What a person wants to see of an event in one line.
+/// Describes an event in one line.
 fn summary(event: &Event) -> String {
     let outcome = |success: bool| if success { "ok" } else { "failed" };
     match event {
@@ -144,14 +144,14 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
         Some(directory) => {
             let log = match open_existing(directory, config) {
                 Ok(log) => Arc::new(log),
-                // Too damaged to be opened: that is the report.
+                // A log too damaged to be opened is a finding, not a failure of the command.
                 Err(error) if error.downcast_ref().is_some_and(|error| matches!(error, OpenError::Damaged { .. })) => {
-                    return Ok(report(&State::default(), &[words(&error)], &Foreign::default(), output));
+                    return Ok(report(&State::default(), &[error_chain(&error)], &Foreign::default(), output));
                 }
                 Err(error) => return Err(error.into()),
             };
             let problems = log.verify().await?;
-            (Source::Log(log, Source::snapshots_of(directory, config)?), problems)
+            (Source::Log(log, Source::snapshot_store(directory, config)?), problems)
         }
         None => (Source::open(&arguments.location, config).await?, Vec::new()),
     };
@@ -172,28 +172,28 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
     if let Err(error) = reading.await
         && !damaged
     {
-        problems.push(words(&error));
+        problems.push(error_chain(&error));
     }
     bar.finish_and_clear();
     if let Source::Server(remote) = &source {
         let serving = remote.get("/v1/state")?;
-        let same_place = serving["applied_seq"].as_u64() == Some(state.applied().0);
-        if same_place && serving["digest"].as_str() != Some(&state.digest().to_string()) {
+        let same_position = serving["applied_seq"].as_u64() == Some(state.applied().0);
+        if same_position && serving["digest"].as_str() != Some(&state.digest().to_string()) {
             problems.push(format!("the server's state at {} differs from a fold of its log", state.applied()));
         }
     }
     Ok(report(&state, &problems, &source.foreign(), output))
 }
 
-/// An error with what caused it.
-fn words(error: &anyhow::Error) -> String {
+/// Returns an error with its causes.
+fn error_chain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Tells what was found; answers the exit code.
+/// Prints the result of verifying and returns the exit code.
 fn report(state: &State, problems: &[String], foreign: &Foreign, output: &Output) -> u8 {
     let digest = state.digest().to_string();
-    // Foreign messages are no damage: every reader skips the same ones.
+    // Foreign messages are not damage: every reader skips the same ones.
     output.json(&json!({
         "records": state.events(),
         "last_seq": state.applied().0,

@@ -1,11 +1,11 @@
-//! How a command ends.
+//! The result of a command: an exit code or an error.
 
 use super::remote::Unreachable;
 use crate::config::ConfigError;
 use crate::core::event::codec::Corrupt;
 use crate::log::Damage;
 
-/// A failure with the exit code it deserves.
+/// An error with the exit code that belongs to its kind.
 pub(super) struct CommandError {
     pub(super) code: u8,
     pub(super) error: anyhow::Error,
@@ -27,5 +27,5 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
     }
 }
 
-/// `Ok` carries the exit code of a command that did its work: 0, or 3 or 5 with a report already printed.
+/// The result of a command. `Ok` carries the exit code of one that ran to its end: 0, or 3 or 5 after it printed its report.
 pub(super) type Outcome = Result<u8, CommandError>;

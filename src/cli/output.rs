@@ -1,4 +1,5 @@
-//! Printing: tables and sentences for people, JSON for programs. Standard output is for results, standard error for the rest.
+//! Output of the commands: tables and sentences for people, JSON for programs. Results go to standard output, all else to standard
+//! error.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,6 +7,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+/// `Output` prints in one of the two forms.
 pub(super) struct Output {
     json: bool,
 }
@@ -19,20 +21,21 @@ impl Output {
         self.json
     }
 
-    /// For people only.
+    /// Prints a sentence, for people only.
     pub(super) fn say(&self, text: impl AsRef<str>) {
         if !self.json {
             print_line(text.as_ref());
         }
     }
 
-    /// For programs only.
+    /// Prints a value, for programs only.
     pub(super) fn json(&self, value: &Value) {
         if self.json {
             print_line(&value.to_string());
         }
     }
 
+    /// Prints a table, for people only.
     pub(super) fn table(&self, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
         if self.json {
             return;
@@ -48,7 +51,7 @@ impl Output {
         print_line(&table.to_string());
     }
 
-    /// A bar on the terminal; nothing where nobody looks.
+    /// Returns a progress bar, hidden unless standard error is a terminal.
     pub(super) fn progress(&self, what: &'static str, len: u64) -> ProgressBar {
         let visible = !self.json && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -57,18 +60,19 @@ impl Output {
         ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
     }
 
+    /// Prints an error with its causes.
     pub(super) fn failure(&self, error: &anyhow::Error) {
         let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
         if self.json {
             print_line(&json!({"error": chain.join(": ")}).to_string());
         } else {
-            // Nothing is left to do if standard error is gone too.
+            // There is no way to report that standard error is closed.
             drop(writeln!(std::io::stderr(), "pml: {}", chain.join(": ")));
         }
     }
 }
 
-/// A reader that has seen enough (`pml log cat | head`) is no error.
+/// Prints a line to standard output. Exits if that is closed: with 0 if a reader has stopped (`pml log cat | head`), else with 1.
 pub(super) fn print_line(text: &str) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
         std::process::exit(i32::from(error.kind() != std::io::ErrorKind::BrokenPipe));

@@ -1,4 +1,4 @@
-//! `pml predict`: what comes next, how likely, and why.
+//! `pml predict`: predicts the next call, with probabilities and reasons.
 
 use clap::Args;
 use serde_json::Value;
@@ -11,18 +11,19 @@ use crate::config::Config;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// What is to be done, in plain words
+    /// The intent: what is to be done, in plain words
     #[arg(default_value = "")]
     intent: String,
-    /// What was called so far, in order, separated by commas
+    /// Calls so far, in order, separated by commas
     #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
     after: Vec<String>,
     /// Only tools or only capabilities
     #[arg(long = "type", value_enum, default_value = "all")]
     only: ItemType,
-    /// How sure the answer must be before it says to go ahead
+    /// Which threshold decides between emit and hold
     #[arg(long, value_enum, default_value = "asked")]
     mode: PredictMode,
+    /// Number of candidates at most
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
     #[command(flatten)]
@@ -46,18 +47,20 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 fn print(answer: &Value, output: &Output) {
     let ranked = answer["ranked"].as_array().cloned().unwrap_or_default();
     if ranked.is_empty() {
-        output.say("nothing is known that could come next; pml learns from what agents publish (`pml publish`, `pml import`)");
+        output.say(
+            "no candidates for the next call; pml learns them from published or imported traces (`pml publish`, `pml import`)",
+        );
         return;
     }
     output.table(&["", "next", "p", "why"], (1..).zip(&ranked).map(|(rank, item)| row(rank, item)));
     let threshold = answer["threshold"].as_f64().unwrap_or(0.0) * 100.0;
-    let verdict = match answer["decision"].as_str() {
-        Some("emit") => format!("sure enough: the first reaches its threshold of {threshold:.0}%"),
-        _ => format!("not sure: the first stays below its threshold of {threshold:.0}%"),
+    let decision = match answer["decision"].as_str() {
+        Some("emit") => format!("emit: the first candidate reaches its threshold of {threshold:.0}%"),
+        _ => format!("hold: the first candidate stays below its threshold of {threshold:.0}%"),
     };
-    output.say(format!("{verdict} (model {}, {} records)", text(answer, "model"), answer["based_on_seq"]));
+    output.say(format!("{decision} (model {}, state at record {})", text(answer, "model"), answer["based_on_seq"]));
     for unknown in answer["unknown"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        output.say(format!("pml has never seen {unknown}"));
+        output.say(format!("unknown to pml: {unknown}"));
     }
 }
 
@@ -78,43 +81,43 @@ fn row(rank: usize, item: &Value) -> Vec<String> {
     vec![rank.to_string(), what, share, why(item)]
 }
 
-/// How often it followed and how many past intents like this one used it, then the strongest of the other signals and what they add.
+/// Returns the shares of the two main signals, then the strongest other signals with their contributions.
 fn why(item: &Value) -> String {
     let reasons: Vec<&Value> = item["reasons"].as_array().into_iter().flatten().collect();
     let number = |reason: &Value, key: &str| reason[key].as_f64().unwrap_or(0.0);
-    // These are logarithms of shares, which people read better as shares.
+    // The values of these signals are logarithms of shares; people read the shares more easily.
     let share = |signal: &str, words: &str| {
         let reason = reasons.iter().find(|reason| reason["signal"] == signal)?;
         Some(format!("{words} {:.0}%", number(reason, "value").exp() * 100.0))
     };
-    let shares = [share("transition", "follows"), share("memory", "like past intents")];
+    let shares = [share("transition", "follows"), share("memory", "used for similar intents")];
     let others = reasons.iter().filter_map(|reason| match text(reason, "signal") {
         "transition" | "memory" | "done" => None,
         _ if number(reason, "adds").abs() < 0.05 => None,
-        name => Some(format!("{} {:+.1}", in_words(name), number(reason, "adds"))),
+        name => Some(format!("{} {:+.1}", signal_label(name), number(reason, "adds"))),
     });
     shares.into_iter().flatten().chain(others.take(3)).collect::<Vec<_>>().join(", ")
 }
 
-/// Signals that have no better word keep their name.
-pub(super) fn in_words(signal: &str) -> &str {
+/// Returns the label of a signal for people; the name itself if it has no other.
+pub(super) fn signal_label(signal: &str) -> &str {
     match signal {
         "transition" => "follows the last call",
-        "transition_two" => "follows the last two",
-        "popularity" => "much used",
-        "memory_next" => "what similar intents did next",
-        "memory_nearest" => "what the most similar did next",
+        "transition_two" => "follows the last two calls",
+        "popularity" => "popularity",
+        "memory_next" => "next call of similar intents",
+        "memory_nearest" => "next call of the most similar intent",
         "memory" => "used for similar intents",
         "intent" => "meaning",
-        "clause" => "meaning of a part",
-        "uncovered" => "a part not served yet",
-        "clause_next" => "the next part",
-        "clause_back" => "an earlier part",
-        "used" => "called already",
-        "position" => "length so far",
-        "left" => "what similar intents still did",
-        "reliability" => "works",
-        "strategic" => "part of a procedure under way",
+        "clause" => "meaning of a clause",
+        "uncovered" => "a clause not covered yet",
+        "clause_next" => "the next clause",
+        "clause_back" => "an earlier clause",
+        "used" => "already called",
+        "position" => "number of calls so far",
+        "left" => "calls left in similar intents",
+        "reliability" => "success rate",
+        "strategic" => "part of a capability under way",
         other => other,
     }
 }

@@ -1,4 +1,4 @@
-//! `pml eval --prequential`: predict, then learn, all along a history; the curves as Parquet and as a picture.
+//! `pml eval --prequential`: asks about every trace of a history before learning it; writes the curves as Parquet and SVG.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::embed;
 use crate::eval::curves::{Curve, curves, write_parquet};
 use crate::eval::learn::START;
 use crate::eval::plot::svg;
-use crate::eval::prequential::{METRICS, Prequential, records_of, records_of_state};
+use crate::eval::prequential::{METRICS, Prequential, dataset_records, state_records};
 use crate::history::Archive;
 use crate::log::RedbLog;
 use crate::snapshot::{self, MANIFEST, Store};
@@ -28,42 +28,42 @@ const PICTURE: &str = "curves.svg";
 
 #[derive(Args)]
 pub(super) struct CurveArguments {
-    /// Instead: ask about every trace before it is learnt. DIRECTORY may also be a data directory, a snapshot, or events from `pml log export`
+    /// Ask about every trace before it is learnt. DIRECTORY may also be a data directory, a snapshot, or events from `pml log export`
     #[arg(long, conflicts_with_all = ["train", "test", "folds"])]
     pub(super) prequential: bool,
-    /// Where the curves go, as curves.parquet and curves.svg
+    /// Directory to write curves.parquet and curves.svg to
     #[arg(long, value_name = "DIR", default_value = ".", requires = "prequential")]
     out: PathBuf,
-    /// Traces that one value of a curve is the mean of
+    /// Number of traces in the moving average of a curve
     #[arg(long, default_value_t = 200, requires = "prequential", value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
 }
 
 pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
     let embedder = embed::open(&config.embedding)?;
-    let mut asking = Prequential::new(&*embedder, config.embedding.batch_texts_max);
-    ask_all(&mut asking, directory, config, output).await?;
-    let asked = asking.asked();
+    let mut prequential = Prequential::new(&*embedder, config.embedding.batch_texts_max);
+    ask_all(&mut prequential, directory, config, output).await?;
+    let asked = prequential.asked();
     if asked == 0 {
         return Err(anyhow::anyhow!("{} holds no completed trace with an intent and known tools", directory.display()).into());
     }
     let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let curves = curves(&asking.finish(), arguments.window as usize);
-    let about = format!("mean of the last {} traces; vectors by {}", arguments.window, embedder.model());
+    let curves = curves(&prequential.finish(), arguments.window as usize);
+    let about = format!("mean of the last {} traces; embedding model {}", arguments.window, embedder.model());
     let paths = write(&curves, &arguments.out, &format!("{name}: predict, then learn"), &about)?;
     output.json(&json!({
         "history": name, "model": embedder.model().to_string(), "traces": asked, "window": arguments.window,
-        "curves": curves.iter().map(told).collect::<Vec<Value>>(), "parquet": paths[0], "svg": paths[1],
+        "curves": curves.iter().map(curve_json).collect::<Vec<Value>>(), "parquet": paths[0], "svg": paths[1],
     }));
     print(&curves, asked, &paths, output);
     Ok(0)
 }
 
-/// Goes through the history, whatever it is kept in.
-async fn ask_all(asking: &mut Prequential<'_>, directory: &Path, config: &Config, output: &Output) -> anyhow::Result<()> {
+/// Applies the whole history: of a dataset, a snapshot, a data directory or exported events.
+async fn ask_all(prequential: &mut Prequential<'_>, directory: &Path, config: &Config, output: &Output) -> anyhow::Result<()> {
     let bar = output.progress("asking and learning", 0);
     let mut ask = |record: Record| {
-        asking.take(&record)?;
+        prequential.apply(&record)?;
         bar.inc(1);
         Ok(true)
     };
@@ -72,10 +72,10 @@ async fn ask_all(asking: &mut Prequential<'_>, directory: &Path, config: &Config
         if directory.join(TEST).exists() {
             dataset.traces.extend(Dataset::load(directory, TEST, START)?.traces);
         }
-        records_of(dataset, START).try_for_each(|record| ask(record).map(|_: bool| ()))?;
+        dataset_records(dataset, START).try_for_each(|record| ask(record).map(|_: bool| ()))?;
     } else if directory.join(MANIFEST).exists() {
-        let state = restored(directory, config).await?;
-        records_of_state(&state).try_for_each(|record| ask(record).map(|_: bool| ()))?;
+        let state = restore_snapshot(directory, config).await?;
+        state_records(&state).try_for_each(|record| ask(record).map(|_: bool| ()))?;
     } else {
         open(directory, config)?.visit(Seq::ZERO, ask).await?;
     }
@@ -83,26 +83,26 @@ async fn ask_all(asking: &mut Prequential<'_>, directory: &Path, config: &Config
     Ok(())
 }
 
-/// The state of a snapshot, by its directory.
-async fn restored(directory: &Path, config: &Config) -> anyhow::Result<State> {
+/// Restores the state of the snapshot in `directory`.
+async fn restore_snapshot(directory: &Path, config: &Config) -> anyhow::Result<State> {
     let directory = std::path::absolute(directory)?;
     let name = directory.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
-    let place = directory.parent().and_then(Path::to_str);
-    let (Some(seq), Some(place)) = (name, place) else { anyhow::bail!("{} is not named by a position", directory.display()) };
-    let fetched = snapshot::fetch(&Store::at(place, config)?, Seq(seq)).await?;
+    let store = directory.parent().and_then(Path::to_str);
+    let (Some(seq), Some(store)) = (name, store) else { anyhow::bail!("{} is not named by a position", directory.display()) };
+    let fetched = snapshot::fetch(&Store::at(store, config)?, Seq(seq)).await?;
     Ok(snapshot::restore(&fetched)?)
 }
 
-/// A data directory, or exported events.
+/// Opens a data directory, or exported events.
 fn open(directory: &Path, config: &Config) -> anyhow::Result<Source> {
     if RedbLog::exists(directory) {
-        return Source::of_directory(directory, config);
+        return Source::from_directory(directory, config);
     }
     let archive = Archive::open(directory)?;
-    let place = directory.display();
+    let shown = directory.display();
     anyhow::ensure!(
         archive.last().is_some(),
-        "{place} holds no dataset, no log, no snapshot, and no events from `pml log export`"
+        "{shown} holds no dataset, no log, no snapshot, and no events from `pml log export`"
     );
     Ok(Source::Archive(archive))
 }
@@ -115,7 +115,7 @@ fn write(curves: &[Curve], out: &Path, title: &str, about: &str) -> anyhow::Resu
     Ok(paths)
 }
 
-fn told(curve: &Curve) -> Value {
+fn curve_json(curve: &Curve) -> Value {
     let named = |values: [f64; 3]| json!({"hit1": values[0], "mrr": values[1], "recall5": values[2]});
     json!({
         "question": curve.question, "ranker": curve.ranker, "n": curve.points.len(),
@@ -124,7 +124,9 @@ fn told(curve: &Curve) -> Value {
 }
 
 fn print(curves: &[Curve], asked: u32, paths: &[PathBuf; 2], output: &Output) {
-    output.say(format!("{asked} traces, each asked about before it was learnt; all / last window, in %"));
+    output.say(format!(
+        "{asked} traces, each asked about before it was learnt; means over all traces / over the last window, in %"
+    ));
     let row = |curve: &Curve| {
         let cells = curve.overall().into_iter().zip(curve.last());
         let cells = cells.map(|(all, last)| format!("{:.1} / {:.1}", all * 100.0, last * 100.0));

@@ -1,4 +1,4 @@
-//! `pml publish`: events from a file, standard input or flags to a running server, or to the work queue on NATS.
+//! `pml publish`: publishes events from a file, standard input or flags to a running server or to the work queue on NATS.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ const CHUNK_EVENTS: usize = 500;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// CloudEvents as JSON (one, or an array) or one per line; - or nothing reads standard input
+    /// File of CloudEvents: one JSON object, an array, or one per line [default: standard input, also as -]
     #[arg(conflicts_with_all = ["kind", "body"])]
     file: Option<PathBuf>,
     /// Publish one event of this kind, e.g. step.finished
     #[arg(long, requires = "body", value_parser = publishable_kind)]
     kind: Option<Kind>,
-    /// Its data as JSON
+    /// Data of that event as JSON
     #[arg(long = "body", value_name = "JSON", requires = "kind")]
     body: Option<String>,
-    /// Who says so
+    /// CloudEvents source of that event
     #[arg(long, default_value = "pml-cli")]
     source: String,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         return enqueue(urls, &facts, &config, output).await;
     }
     let remote = Remote::new(&arguments.location, &config);
-    let mut total = Report::default();
+    let mut total = PublishReport::default();
     for body in bodies {
         let (status, answer) = remote.post("/v1/events", content_type, &body)?;
         total.add(status, answer)?;
@@ -75,7 +75,7 @@ fn one_event(kind: Kind, data: &str, source: &str) -> anyhow::Result<Vec<u8>> {
     Ok(event.to_string().into_bytes())
 }
 
-/// The content of a file as request bodies of bounded size, and what they are: JSON, or JSON lines.
+/// Reads a file or standard input. Returns the content type and request bodies of bounded size.
 fn from_file(file: Option<&Path>) -> anyhow::Result<(&'static str, Vec<Vec<u8>>)> {
     let mut text = Vec::new();
     match file {
@@ -94,40 +94,41 @@ fn from_file(file: Option<&Path>) -> anyhow::Result<(&'static str, Vec<Vec<u8>>)
     if serde_json::from_slice::<&RawValue>(&text).is_ok() {
         return Ok((cloud::STRUCTURED, vec![text]));
     }
-    // Whatever this is, line by line: the server says which line is wrong and why.
+    // Anything else is sent line by line: the server says which line is wrong and why.
     let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
     Ok(("application/x-ndjson", lines.chunks(CHUNK_EVENTS).map(|chunk| chunk.join(&b"\n"[..])).collect()))
 }
 
-/// Onto the work queue, in whose subjects the kind of an event stands: so each must at least read as an event.
+/// Puts events on the work queue. Its subjects name the kind of an event, so each must be parsed first.
 async fn enqueue(urls: &str, facts: &[NewRecord], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
     nats.provision(&config.dead).await.map_err(anyhow::Error::from)?;
     let Queued { queued, duplicate } = nats.enqueue(facts, Repeats::Dropped).await.map_err(anyhow::Error::from)?;
     output.json(&json!({"queued": queued, "duplicate": duplicate}));
-    output.say(format!("{queued} on the work queue, {duplicate} were there already"));
-    output.say("the process with the role 'execution' takes them; `pml dead list` shows what it refuses");
+    output.say(format!("{queued} events put on the work queue, {duplicate} already there"));
+    output.say("the process with the role 'execution' reads them; `pml dead list` shows the events it refuses");
     Ok(0)
 }
 
-/// The events of one body, which is what [`from_file`] says it is.
+/// Parses the events of one body of the content type that [`from_file`] returned.
 fn facts(content_type: &str, body: &[u8]) -> anyhow::Result<Vec<NewRecord>> {
     let texts: Vec<&[u8]> = match content_type {
         cloud::BATCH => serde_json::from_slice::<Vec<&RawValue>>(body)?.into_iter().map(|raw| raw.get().as_bytes()).collect(),
         cloud::STRUCTURED => vec![body],
         _ => body.split(|&byte| byte == b'\n').collect(),
     };
-    let now = Clock::system();
-    texts.into_iter().map(|text| Ok(cloud::from_structured(text, now.now())?)).collect()
+    let clock = Clock::system();
+    texts.into_iter().map(|text| Ok(cloud::from_structured(text, clock.now())?)).collect()
 }
 
-/// The answers to one or more requests, added up.
+/// The results of one or more publish requests.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct PublishReport {
     results: Vec<Value>,
 }
 
-impl Report {
+impl PublishReport {
+    /// Adds the answer to one request.
     pub(super) fn add(&mut self, status: u16, mut answer: Value) -> anyhow::Result<()> {
         match answer["results"].take() {
             Value::Array(results) => self.results.extend(results),
@@ -136,17 +137,18 @@ impl Report {
         Ok(())
     }
 
+    /// Counts the events with this status.
     pub(super) fn count(&self, status: &str) -> usize {
         self.results.iter().filter(|result| result["status"] == status).count()
     }
 
-    /// Why each refused event was refused.
+    /// Returns the reason of each refusal.
     pub(super) fn refusals(&self) -> Vec<String> {
         let refused = self.results.iter().filter(|result| result["status"] == "refused");
         refused.map(|result| result["error"]["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// One line per refused event and a summary; the exit code says whether any was refused.
+    /// Prints one line per refused event and a summary. Returns the exit code: 3 if any was refused, else 0.
     pub(super) fn print(&self, output: &Output) -> u8 {
         let [accepted, duplicate, refused] = ["accepted", "duplicate", "refused"].map(|status| self.count(status));
         output.json(&json!({"accepted": accepted, "duplicate": duplicate, "refused": refused, "results": self.results}));

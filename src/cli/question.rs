@@ -1,4 +1,4 @@
-//! What the commands that ask a question share: which log they ask, as of which moment, and how the answer is found.
+//! Arguments and answering shared by the commands that ask a question: the log, the moment, and a server or a local fold.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::ask::{AskError, Asker};
 use crate::config::Config;
 use crate::history::Moment;
 
-/// The arguments that every question has.
+/// The arguments of every question.
 #[derive(Args)]
 pub(super) struct QuestionArguments {
     /// Answer as of this moment: a position, or a time such as 2026-01-31T12:00:00Z
@@ -21,8 +21,8 @@ pub(super) struct QuestionArguments {
 }
 
 impl QuestionArguments {
-    /// The answer to `request`: from the server's route `path` if the question is about the present of a running server, else from
-    /// a fold of the log.
+    /// Answers `request`: by the server's route `path` if the question is about the present state of a running server, else from a
+    /// fold of the log.
     pub(super) async fn answer<Q: Serialize, A: Serialize>(
         &self,
         config: &Config,

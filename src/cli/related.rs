@@ -1,4 +1,4 @@
-//! `pml related`: what stands next to a tool.
+//! `pml related`: shows the neighbours of a tool in the graph.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -20,10 +20,10 @@ use crate::history::Moment;
 pub(super) struct Arguments {
     /// A tool, or a capability as capability:ID
     tool: Callee,
-    /// Also the cheapest ordered way to this one
+    /// Also show the cheapest path to this tool
     #[arg(long, value_name = "TOOL")]
     to: Option<Callee>,
-    /// Neighbours per direction and community mates, at most
+    /// Number of neighbours per direction and of community mates at most
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
     #[command(flatten)]
@@ -45,7 +45,7 @@ fn ask(remote: &Remote, arguments: &Arguments) -> anyhow::Result<Value> {
     remote.get(&format!("/v1/related?tool={}{to}&limit={}", encoded(&arguments.tool), arguments.limit))
 }
 
-/// The measures of a log that no server holds, by the same rules.
+/// Computes the answer from a fold of the log, as a server would.
 async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> anyhow::Result<Value> {
     let state = source.state(arguments.question.at.unwrap_or(Moment::Now)).await?;
     let find = |callee: &Callee| -> anyhow::Result<Node> {
@@ -57,7 +57,7 @@ async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> any
     Ok(json!(RelatedDto::new(&state, &measures, tool, to, arguments.limit.into())))
 }
 
-/// An id inside a query. Ids are printable ASCII, of which some characters mean something there.
+/// Percent-encodes an id for a query string. Ids are printable ASCII.
 fn encoded(callee: &Callee) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-._~:".contains(character);
     let encode = |character: char| {
@@ -72,13 +72,13 @@ fn print(answer: &Value, output: &Output) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let joined = |value: &Value, separator: &str| list(value).iter().map(text).collect::<Vec<_>>().join(separator);
     let rank = answer["pagerank"].as_f64().unwrap_or(0.0);
-    output.say(format!("{}  rank {rank:.5}, community of {}", text(&answer["tool"]), answer["community_size"]));
+    output.say(format!("{}  PageRank {rank:.5}, community of {} members", text(&answer["tool"]), answer["community_size"]));
     let mut rows = Vec::new();
     for related in list(&answer["related_tools"]) {
         let relation = text(&related["relation"]).replace('_', " ");
         rows.push(vec![relation, text(&related["tool"]), String::new(), number(&related["score"]), String::new()]);
     }
-    for (name, side) in [("in", "comes in from"), ("out", "goes out to")] {
+    for (name, side) in [("in", "edge from"), ("out", "edge to")] {
         for link in list(&answer["neighbours"][name]) {
             let kind = format!("{} ({})", text(&link["kind"]), text(&link["source"]));
             rows.push(vec![side.into(), text(&link["tool"]), kind, number(&link["weight"]), text(&link["observations"])]);
@@ -87,13 +87,16 @@ fn print(answer: &Value, output: &Output) {
     if rows.is_empty() {
         output.say("no neighbours");
     } else {
-        output.table(&["", "tool", "edge", "weight", "seen"], rows);
+        output.table(&["", "tool", "edge", "weight", "observations"], rows);
     }
     if answer["community_size"].as_u64() > Some(1) {
         output.say(format!("same community: {}", joined(&answer["community_mates"], ", ")));
     }
     if let Some(path) = answer.get("path") {
-        let way = format!("way: {} (cost {})", joined(&path["steps"], " -> "), number(&path["cost"]));
-        output.say(if path["cost"].is_null() { format!("no ordered way leads to {}", text(&path["to"])) } else { way });
+        output.say(if path["cost"].is_null() {
+            format!("no path to {}", text(&path["to"]))
+        } else {
+            format!("path: {} (cost {})", joined(&path["steps"], " -> "), number(&path["cost"]))
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! Talking to a running server.
+//! HTTP client for a running server.
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
@@ -9,11 +9,12 @@ use ureq::{Agent, Body, http::Response};
 use super::LogLocation;
 use crate::config::Config;
 
-/// Pause before a request that met back-pressure is sent again, and how often that is done.
+/// Pause before a request that met back-pressure is sent again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Attempts per request.
 const RETRIES_MAX: u32 = 60;
 
-/// The server is not there.
+/// The server cannot be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot reach {url} ({problem}); start one with `pml serve`, or name another with --url")]
 pub(super) struct Unreachable {
@@ -21,6 +22,7 @@ pub(super) struct Unreachable {
     problem: String,
 }
 
+/// `Remote` sends requests to one server.
 pub(super) struct Remote {
     agent: Agent,
     base: String,
@@ -38,11 +40,12 @@ impl Remote {
         &self.base
     }
 
+    /// Gets a JSON answer; any status but success is an error.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
         read_json(self.send_get(path, "application/json")?)
     }
 
-    /// Asks a question.
+    /// Posts a question and returns the answer; any status but 200 is an error.
     pub(super) fn ask(&self, path: &str, question: &Value) -> anyhow::Result<Value> {
         let (status, answer) = self.post(path, "application/json", question.to_string().as_bytes())?;
         let problem = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
@@ -50,7 +53,7 @@ impl Remote {
         Ok(answer)
     }
 
-    /// Posts a body and returns the answer's status and JSON; waits out back-pressure.
+    /// Posts a body and returns the answer's status and JSON. Tries again while the server is busy.
     pub(super) fn post(&self, path: &str, content_type: &str, body: &[u8]) -> anyhow::Result<(u16, Value)> {
         for _ in 0..RETRIES_MAX {
             let mut request = self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
@@ -68,12 +71,12 @@ impl Remote {
         anyhow::bail!("{} is busy; try again later", self.base)
     }
 
-    /// The lines of a streamed answer.
+    /// Returns the lines of a streamed answer.
     pub(super) fn lines(&self, path: &str, accept: &str) -> anyhow::Result<impl Iterator<Item = std::io::Result<String>>> {
         Ok(BufReader::new(self.stream(path, accept)?).lines())
     }
 
-    /// The bytes of a streamed answer.
+    /// Returns the bytes of a streamed answer.
     pub(super) fn bytes(&self, path: &str) -> anyhow::Result<impl Read> {
         self.stream(path, "application/octet-stream")
     }

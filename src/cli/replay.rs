@@ -1,4 +1,4 @@
-//! `pml replay`: history once more, as a state of the past, as a new data directory or as a live stream.
+//! `pml replay`: replays a log to show a past state, to write a new data directory, or to publish a live stream.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::subject::Subject;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Up to this moment: a position, a time such as 2026-01-31T12:00:00Z, or `now`
+    /// Last moment to replay: a position, a time such as 2026-01-31T12:00:00Z, or `now`
     #[arg(long, value_name = "SEQ|TIME", default_value = "now")]
     to: Moment,
     /// Read the files that `pml log export` wrote instead of a log
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     /// Publish the records on NATS as PREFIX.<kind>
     #[arg(long, value_name = "PREFIX", conflicts_with = "into")]
     publish: Option<Subject>,
-    /// How many times as fast as it was recorded, or `max`
+    /// Speed relative to the recording, or `max`
     #[arg(long, default_value = "1", requires = "publish")]
     speed: Speed,
     /// The first record to publish: a position or a time
@@ -72,7 +72,7 @@ async fn rebuild(source: &Source, to: Moment, target: &Path, config: &Config, ou
     Ok(rebuild.finish().await?)
 }
 
-/// The records up to a moment, into a data directory in the making.
+/// Copies the records up to a moment into a data directory that is being built.
 pub(super) async fn copy(source: &Source, to: Moment, into: &mut Rebuild, output: &Output) -> anyhow::Result<()> {
     let bar = output.progress("writing", source.tail()?.0);
     let copying = source.walk(Seq::ZERO, async |record| {
@@ -88,14 +88,14 @@ pub(super) async fn copy(source: &Source, to: Moment, into: &mut Rebuild, output
     Ok(())
 }
 
-/// Position, digest and counts.
+/// Prints position, digest and counts of a state.
 fn print(state: &State, output: &Output) {
-    let known = catalogue::state(state);
-    output.json(&known);
+    let summary = catalogue::state(state);
+    output.json(&summary);
     output.say(format!("state at {}, digest {}", state.applied(), state.digest()));
     let sizes = ["tools", "capabilities", "edges", "traces", "open_executions", "intents", "texts_embedded"];
-    let of_sizes = sizes.map(|name| vec![name.replace('_', " "), known[name].to_string()]);
+    let size_rows = sizes.map(|name| vec![name.replace('_', " "), summary[name].to_string()]);
     let kinds = Kind::ALL.into_iter().filter(|kind| state.count(*kind) > 0);
-    let of_kinds = kinds.map(|kind| vec![kind.name().to_owned(), state.count(kind).to_string()]);
-    output.table(&["what", "how many"], of_sizes.into_iter().chain(of_kinds));
+    let kind_rows = kinds.map(|kind| vec![kind.name().to_owned(), state.count(kind).to_string()]);
+    output.table(&["item", "count"], size_rows.into_iter().chain(kind_rows));
 }

@@ -1,9 +1,10 @@
-//! A directory that goes when the command ends.
+//! Temporary directory of a command.
 
 use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
 
+/// `Scratch` is a temporary directory that is removed when it is dropped.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {

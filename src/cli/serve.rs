@@ -1,4 +1,4 @@
-//! `pml serve`: the server, until it is told to stop.
+//! `pml serve`: runs the server until it is stopped.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// Keep the log on these NATS servers, separated by commas [default: nats.servers]
     #[arg(long, env = "PML_NATS", hide_env_values = true, value_name = "URL", value_delimiter = ',')]
     nats: Vec<String>,
-    /// What this process does on NATS: execution, trace, graph-sync, embedding, prediction, query [default: all]
+    /// Roles of this process on NATS: execution, trace, graph-sync, embedding, prediction, query [default: all]
     #[arg(long, value_name = "ROLE", value_delimiter = ',')]
     roles: Vec<Role>,
 }
@@ -64,7 +64,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     ended.map(|()| 0)
 }
 
-/// Serves until Ctrl-C or SIGTERM, or until the log is found damaged; then answers what is under way and ends.
+/// Serves until Ctrl-C, SIGTERM or damage of the log; then finishes the requests under way.
 pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runtime) -> Result<(), CommandError> {
     let handle = server.handle();
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -74,7 +74,7 @@ pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runt
         _ = terminate.recv() => None,
         damage = runtime.damaged() => Some(damage),
     };
-    // Event streams never end by themselves; they are cut after the server's own timeout.
+    // Event streams never end by themselves; the server cuts them after its shutdown timeout.
     handle.stop(true).await;
     serving.await??;
     damage.map_or(Ok(()), |damage| Err(damage.into()))

@@ -1,4 +1,4 @@
-//! `pml snapshot`: the state as Parquet files.
+//! `pml snapshot`: creates, lists, verifies, restores and removes snapshots.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::snapshot::{self, About, EncodedSnapshot, FetchedSnapshot, Origin, Sna
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Take a snapshot, on a running server or of a data directory
+    /// Create a snapshot, on a running server or of a data directory
     Create(CreateArguments),
-    /// Which snapshots there are
+    /// List the snapshots
     List(ListArguments),
-    /// Read every file of a snapshot, restore the state and compare its digest; all of them if none is named
+    /// Read every file of a snapshot, restore the state and compare its digest
     Verify(VerifyArguments),
-    /// Restore the state of a snapshot and check it; with --to, copy it there, so that a server starts from it
+    /// Restore and check the state of a snapshot; with --to, also copy the snapshot, so that a server can start from it
     Restore(RestoreArguments),
     /// Remove all but the newest
     Prune(PruneArguments),
 }
 
-/// Where snapshots are kept.
+/// The store that holds the snapshots.
 #[derive(Args)]
-struct Kept {
+struct StoreArguments {
     /// Data directory of the server [default: `data_dir`]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Another place: a directory or a URL [default: snapshots.url, else `snapshots` in the data directory]
-    #[arg(long, value_name = "PLACE")]
+    /// Directory or URL of the snapshots [default: snapshots.url, else `snapshots` in the data directory]
+    #[arg(long, value_name = "DIR|URL")]
     store: Option<String>,
 }
 
@@ -51,37 +51,37 @@ pub(super) struct CreateArguments {
 pub(super) struct ListArguments {
     #[command(flatten)]
     location: LogLocation,
-    /// Another place: a directory or a URL
-    #[arg(long, value_name = "PLACE", conflicts_with_all = ["url", "nats"])]
+    /// Directory or URL of the snapshots
+    #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["url", "nats"])]
     store: Option<String>,
 }
 
 #[derive(Args)]
 pub(super) struct VerifyArguments {
-    /// Position of the snapshot
+    /// Position of the snapshot [default: all]
     seq: Option<u64>,
     #[command(flatten)]
-    kept: Kept,
+    store: StoreArguments,
 }
 
 #[derive(Args)]
 pub(super) struct RestoreArguments {
     /// Position of the snapshot [default: the newest]
     seq: Option<u64>,
-    /// Copy it to this directory or URL
-    #[arg(long, value_name = "PLACE")]
+    /// Directory or URL to copy the snapshot to
+    #[arg(long, value_name = "DIR|URL")]
     to: Option<String>,
     #[command(flatten)]
-    kept: Kept,
+    store: StoreArguments,
 }
 
 #[derive(Args)]
 pub(super) struct PruneArguments {
-    /// How many stay [default: snapshots.keep]
+    /// Number of snapshots to keep [default: snapshots.keep]
     #[arg(long)]
     keep: Option<usize>,
     #[command(flatten)]
-    kept: Kept,
+    store: StoreArguments,
 }
 
 pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
@@ -94,17 +94,17 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
     }
 }
 
-fn store(data: Option<&Path>, place: Option<&str>, mut config: Config) -> Result<Store, SnapshotError> {
+fn open_store(data: Option<&Path>, location: Option<&str>, mut config: Config) -> Result<Store, SnapshotError> {
     if let Some(data) = data {
         data.clone_into(&mut config.data_dir);
     }
-    match place {
-        Some(place) => Store::at(place, &config),
+    match location {
+        Some(location) => Store::at(location, &config),
         None => Store::configured(&config),
     }
 }
 
-fn say_taken(taken: &Value, output: &Output) {
+fn print_created(taken: &Value, output: &Output) {
     output.json(taken);
     let [rows, bytes] = ["rows", "bytes"].map(|name| taken[name].as_u64().unwrap_or(0));
     let digest = taken["digest"].as_str().unwrap_or_default();
@@ -115,13 +115,13 @@ async fn create(location: &LogLocation, config: Config, output: &Output) -> Outc
     let source = Source::open(location, &config).await?;
     let log = match &source {
         Source::Server(remote) => {
-            say_taken(&remote.ask("/v1/snapshots", &json!({}))?, output);
+            print_created(&remote.ask("/v1/snapshots", &json!({}))?, output);
             return Ok(0);
         }
         Source::Log(log, _) => log.as_ref(),
-        Source::Archive(_) => unreachable!("a place is a server or a log"),
+        Source::Archive(_) => unreachable!("a location is a server or a log"),
     };
-    let store = store(location.data.as_deref(), None, config.clone())?;
+    let store = open_store(location.data.as_deref(), None, config.clone())?;
     let mut state = snapshot::newest_at_or_before(&store, log, Seq(u64::MAX)).await?.unwrap_or_default();
     let begin = state.applied();
     let reading = output.progress("folding", source.tail()?.0 - begin.0);
@@ -141,14 +141,14 @@ async fn create(location: &LogLocation, config: Config, output: &Output) -> Outc
     };
     let manifest = snapshot::create(&store, Arc::new(state), about, done).await?;
     writing.finish_and_clear();
-    say_taken(&snapshot_dto(&manifest), output);
+    print_created(&snapshot_dto(&manifest), output);
     Ok(0)
 }
 
 async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outcome {
     let LogLocation { data, nats, .. } = &arguments.location;
     let answer = if data.is_some() || nats.is_some() || arguments.store.is_some() {
-        let store = store(data.as_deref(), arguments.store.as_deref(), config)?;
+        let store = open_store(data.as_deref(), arguments.store.as_deref(), config)?;
         let snapshots: Vec<Value> = snapshot::list(&store).await?.iter().map(snapshot_listed).collect();
         json!({"place": store.to_string(), "snapshots": snapshots})
     } else {
@@ -156,7 +156,7 @@ async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outc
     };
     output.json(&answer);
     let snapshots = answer["snapshots"].as_array().cloned().unwrap_or_default();
-    // A server does not say where it keeps them.
+    // A server does not say where its snapshots are.
     let place = answer["place"].as_str().map(|place| format!(" in {place}")).unwrap_or_default();
     output.say(format!("{} snapshots{place}", snapshots.len()));
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -170,7 +170,7 @@ async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outc
     Ok(0)
 }
 
-/// Restores on a thread that may block.
+/// Fetches a snapshot and restores it, on a thread that may block, to check it.
 async fn checked(store: &Store, seq: Seq) -> Result<FetchedSnapshot, SnapshotError> {
     let fetched = snapshot::fetch(store, seq).await?;
     let check = move || snapshot::verify(&fetched).map(|_| fetched);
@@ -179,16 +179,16 @@ async fn checked(store: &Store, seq: Seq) -> Result<FetchedSnapshot, SnapshotErr
 }
 
 async fn verify(arguments: &VerifyArguments, config: Config, output: &Output) -> Outcome {
-    let store = store(arguments.kept.data.as_deref(), arguments.kept.store.as_deref(), config)?;
-    let there = store.positions().await?;
-    let wanted: Vec<Seq> = there.iter().copied().filter(|seq| arguments.seq.is_none_or(|wanted| wanted == seq.0)).collect();
+    let store = open_store(arguments.store.data.as_deref(), arguments.store.store.as_deref(), config)?;
+    let positions = store.positions().await?;
+    let wanted: Vec<Seq> = positions.iter().copied().filter(|seq| arguments.seq.is_none_or(|wanted| wanted == seq.0)).collect();
     if let (Some(seq), true) = (arguments.seq, wanted.is_empty()) {
         return Err(SnapshotError::Unknown(Seq(seq)).into());
     }
     let bar = output.progress("verifying", wanted.len() as u64);
     let mut reports = Vec::new();
     for seq in wanted {
-        reports.push(verified(&store, seq).await?);
+        reports.push(verify_one(&store, seq).await?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -197,15 +197,15 @@ async fn verify(arguments: &VerifyArguments, config: Config, output: &Output) ->
         let text = |name: &str| report[name].as_str().unwrap_or_default().to_owned();
         output.say(match ["problem", "other_version"].into_iter().find(|name| report.get(*name).is_some()) {
             Some(name) => format!("snapshot {}: {}", report["seq"], text(name)),
-            None => format!("snapshot {}: whole, {} rows, digest {}", report["seq"], report["rows"], text("digest")),
+            None => format!("snapshot {}: intact, {} rows, digest {}", report["seq"], report["rows"], text("digest")),
         });
     }
     output.json(&json!({"place": store.to_string(), "snapshots": reports, "damaged": damaged}));
     Ok(if damaged == 0 { 0 } else { 5 })
 }
 
-/// What verifying one snapshot showed. That it is of another fold version is no damage: its files are as they were written.
-async fn verified(store: &Store, seq: Seq) -> Result<Value, SnapshotError> {
+/// Verifies one snapshot and reports the result. A snapshot of another fold version is not damaged.
+async fn verify_one(store: &Store, seq: Seq) -> Result<Value, SnapshotError> {
     match checked(store, seq).await {
         Ok(fetched) => Ok(json!({"seq": seq.0, "digest": fetched.manifest.digest, "rows": fetched.manifest.rows()})),
         Err(SnapshotError::Unusable { source: other @ Unusable::OtherFold { found, .. }, .. }) => {
@@ -221,7 +221,7 @@ async fn verified(store: &Store, seq: Seq) -> Result<Value, SnapshotError> {
 
 async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) -> Outcome {
     let to = arguments.to.as_ref().map(|place| Store::at(place, &config)).transpose()?;
-    let store = store(arguments.kept.data.as_deref(), arguments.kept.store.as_deref(), config)?;
+    let store = open_store(arguments.store.data.as_deref(), arguments.store.store.as_deref(), config)?;
     let newest = store.positions().await?.last().copied();
     let Some(seq) = arguments.seq.map(Seq).or(newest) else {
         return Err(anyhow::anyhow!("{store} holds no snapshot; `pml snapshot create` takes one").into());
@@ -241,16 +241,16 @@ async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) 
         Err(other) => return Err(other.into()),
     };
     let manifest = fetched.manifest.clone();
-    let place = to.as_ref().map(ToString::to_string);
+    let copied_to = to.as_ref().map(ToString::to_string);
     if let Some(to) = to {
         let taken = EncodedSnapshot::try_from(fetched).map_err(|source| SnapshotError::Unusable { seq, source })?;
         snapshot::put(&to, taken).await?;
     }
     let mut report = snapshot_dto(&manifest);
-    report["copied_to"] = json!(place);
+    report["copied_to"] = json!(copied_to);
     output.json(&report);
-    let copied = place.map_or_else(String::new, |place| format!(", copied to {place}"));
-    output.say(format!("snapshot {seq} restores to the digest {}{copied}", manifest.digest));
+    let copied = copied_to.map_or_else(String::new, |target| format!(", copied to {target}"));
+    output.say(format!("snapshot {seq} restored, digest {}{copied}", manifest.digest));
     Ok(0)
 }
 
@@ -259,7 +259,7 @@ async fn prune(arguments: &PruneArguments, config: Config, output: &Output) -> O
     if keep == 0 {
         return Err(anyhow::anyhow!("--keep: must be at least 1").into());
     }
-    let store = store(arguments.kept.data.as_deref(), arguments.kept.store.as_deref(), config)?;
+    let store = open_store(arguments.store.data.as_deref(), arguments.store.store.as_deref(), config)?;
     let removed: Vec<u64> = snapshot::prune(&store, keep).await?.into_iter().map(|seq| seq.0).collect();
     output.json(&json!({"place": store.to_string(), "removed": removed}));
     output.say(format!("{} snapshots removed from {store}", removed.len()));

@@ -1,4 +1,4 @@
-//! Reading records, from a running server, from a data directory, from NATS or from Parquet files.
+//! Sources of records for the commands: a running server, a data directory, NATS, or Parquet files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,33 +18,37 @@ use crate::nats::Nats;
 use crate::snapshot::{self, Store};
 use crate::subject::Subjects;
 
+/// Records read per batch.
 const BATCH_RECORDS: usize = 4_096;
 
+/// A source of records.
 pub(super) enum Source {
-    /// Of a data directory, or on NATS, and where its snapshots are.
+    /// A log in a data directory or on NATS, and the store of its snapshots.
     Log(SharedLog, Store),
     Server(Remote),
     Archive(Archive),
 }
 
 impl Source {
+    /// Opens the log that the arguments name.
     pub(super) async fn open(location: &LogLocation, config: &Config) -> anyhow::Result<Self> {
         match (&location.data, &location.nats) {
-            (Some(directory), _) => Self::of_directory(directory, config),
+            (Some(directory), _) => Self::from_directory(directory, config),
             (None, Some(urls)) => Ok(Self::Log(Arc::new(open_on_nats(urls, config).await?), Store::configured(config)?)),
             (None, None) => Ok(Self::Server(Remote::new(location, config))),
         }
     }
 
-    pub(super) fn of_directory(directory: &Path, config: &Config) -> anyhow::Result<Self> {
-        Ok(Self::Log(Arc::new(open_existing(directory, config)?), Self::snapshots_of(directory, config)?))
+    pub(super) fn from_directory(directory: &Path, config: &Config) -> anyhow::Result<Self> {
+        Ok(Self::Log(Arc::new(open_existing(directory, config)?), Self::snapshot_store(directory, config)?))
     }
 
-    /// Where the snapshots of the log in `directory` are.
-    pub(super) fn snapshots_of(directory: &Path, config: &Config) -> anyhow::Result<Store> {
+    /// Returns the store of the snapshots of the log in `directory`.
+    pub(super) fn snapshot_store(directory: &Path, config: &Config) -> anyhow::Result<Store> {
         Ok(Store::configured(&Config { data_dir: directory.to_owned(), ..config.clone() })?)
     }
 
+    /// Returns the position of the last record.
     pub(super) fn tail(&self) -> anyhow::Result<Seq> {
         match self {
             Self::Log(log, _) => Ok(*log.tail().borrow()),
@@ -53,7 +57,7 @@ impl Source {
         }
     }
 
-    /// What was found in the log's place while it was read that is no record.
+    /// Returns the messages found in the log stream that are no records.
     pub(super) fn foreign(&self) -> Foreign {
         match self {
             Self::Log(log, _) => log.foreign(),
@@ -61,9 +65,9 @@ impl Source {
         }
     }
 
-    /// What was known at a moment.
+    /// Folds the state at a moment.
     pub(super) async fn state(&self, at: Moment) -> anyhow::Result<State> {
-        let mut state = self.begin(at.seq_lower_bound()).await;
+        let mut state = self.starting_state(at.seq_lower_bound()).await;
         let begin = state.applied();
         let fold = |record: Record| {
             let included = at.includes(&record);
@@ -76,8 +80,8 @@ impl Source {
         Ok(state)
     }
 
-    /// A state to fold on from: that of the newest snapshot at or before `seq`, if there is one. Without, everything is folded.
-    pub(super) async fn begin(&self, seq: Seq) -> State {
+    /// Returns the state of the newest snapshot at or before `seq`, to fold on from; the empty state if there is none.
+    pub(super) async fn starting_state(&self, seq: Seq) -> State {
         let Self::Log(log, store) = self else { return State::default() };
         let found = snapshot::newest_at_or_before(store, log.as_ref(), seq).await.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "folding without a snapshot");
@@ -86,17 +90,17 @@ impl Source {
         found.unwrap_or_default()
     }
 
-    /// Somebody who answers as pml would have at a moment; now, if none is given.
+    /// Returns an asker that answers from the state at a moment [default: now].
     pub(super) async fn asker(&self, at: Option<Moment>, config: &Config) -> anyhow::Result<Asker> {
         Ok(Asker::from_state(self.state(at.unwrap_or(Moment::Now)).await?, config)?)
     }
 
-    /// Visits the records after `after` up to the present tail, until `visit` says to stop.
+    /// Visits the records after `after` up to the present tail, until `visit` returns `false`.
     pub(super) async fn visit(&self, after: Seq, mut visit: impl FnMut(Record) -> anyhow::Result<bool>) -> anyhow::Result<()> {
         self.walk(after, async |record| visit(record)).await
     }
 
-    /// The same for a visitor that takes its time.
+    /// Does the same with an asynchronous visitor.
     pub(super) async fn walk(
         &self,
         after: Seq,
@@ -138,26 +142,27 @@ impl Source {
     }
 }
 
-/// A log that must be there already.
+/// Opens the log of a data directory; fails if there is none.
 pub(super) fn open_existing(directory: &Path, config: &Config) -> anyhow::Result<RedbLog> {
     anyhow::ensure!(RedbLog::exists(directory), "{} holds no pml log", directory.display());
     Ok(open_log(config, directory, Clock::system())?)
 }
 
-/// Connects to NATS, and makes the streams of the workspace if they are missing.
+/// Opens the log on NATS. Creates the streams of the workspace if they are missing.
 pub(super) async fn open_on_nats(urls: &str, config: &Config) -> anyhow::Result<JetStreamLog> {
     let nats = connect(urls, config).await?;
     nats.provision(&config.dead).await?;
     Ok(JetStreamLog::open(nats, config.log.queue_appends_max, Clock::system()).await?)
 }
 
+/// Connects to NATS with the configured credentials.
 pub(super) async fn connect(urls: &str, config: &Config) -> anyhow::Result<Nats> {
     let mut settings = config.nats.clone();
     settings.servers = urls.split(',').map(Secret::new).collect();
     Ok(Nats::connect(&settings, Subjects::new(config.workspace.parse()?)).await?)
 }
 
-/// A record as the server streams it.
+/// Parses a record as the server streams it.
 pub(super) fn parse_record(line: &str) -> anyhow::Result<Record> {
     let value: serde_json::Value = serde_json::from_str(line)?;
     let seq = value["seq"].as_u64().ok_or_else(|| anyhow::anyhow!("the server sent a record without seq"))?;

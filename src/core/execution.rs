@@ -1,4 +1,4 @@
-//! Which events fit the execution they belong to: the decision of the execution actor, as a function of what is open.
+//! Admission of events to their executions: whether an event may follow what is already known about its execution.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::intake::{Limits, count};
 use super::refusal::Refusal;
 use super::trace::{Executions, OpenExecution, OpenStep};
 
-/// `Ok` if the event may be appended. The event has passed `intake::check`.
+/// Decides whether an event may be appended. The event must have passed `intake::check`.
 pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<(), Refusal> {
     match event {
         Event::ExecutionStarted(started) => admit_start(executions, started, limits),
@@ -44,7 +44,7 @@ fn admit_step_start(executions: &Executions, event: &StepStarted, limits: &Limit
     match open.step(&event.step) {
         Some(step) if step.has_started() => Err(Refusal::StepAlreadyStarted { step: event.step.clone() }),
         Some(_) => Ok(()),
-        None => room_for_step(open, limits),
+        None => check_step_limit(open, limits),
     }
 }
 
@@ -56,7 +56,7 @@ fn admit_step_finish(executions: &Executions, event: &StepFinished, limits: &Lim
             return Err(Refusal::StepChangedTool { step: event.step.clone(), started_with: step.tool().to_string() });
         }
         Some(_) => {}
-        None => room_for_step(open, limits)?,
+        None => check_step_limit(open, limits)?,
     }
     if let Some(on) = event.depends_on.iter().find(|on| open.step(on).is_none()) {
         return Err(Refusal::UnknownDependency { on: on.clone() });
@@ -64,7 +64,7 @@ fn admit_step_finish(executions: &Executions, event: &StepFinished, limits: &Lim
     if event.depends_on.is_empty() {
         return Ok(());
     }
-    room_for_dependencies(open, event, limits)?;
+    check_dependency_limit(open, event, limits)?;
     match closed_cycle(open, event) {
         Some(path) => {
             let path: Vec<_> = path.into_iter().map(StepId::as_str).collect();
@@ -74,16 +74,16 @@ fn admit_step_finish(executions: &Executions, event: &StepFinished, limits: &Lim
     }
 }
 
-/// The cycle that the dependencies of `event` close, from one of them over its step back to it. Nothing to look for if the step is new;
-/// one look at the dependencies of the execution if no step depends on it, as is usual; else O(dependencies x log steps).
+/// Returns the cycle that the dependencies of `event` close, as a path that begins and ends with the same step. O(1) if the step is
+/// new, one pass over the dependencies of the execution if no step depends on it, as is usual; else O(dependencies x log steps).
 fn closed_cycle<'a>(open: &'a OpenExecution, event: &'a StepFinished) -> Option<Vec<&'a StepId>> {
     let step = &event.step;
-    // There was no cycle before, so one leads from this step over those that depend on it: over none if nobody does.
+    // There was no cycle before, so a new one leads through a step that depends on this one.
     let is_needed = |other: &OpenStep| other.depends_on().contains(step);
     if !event.depends_on.contains(step) && (open.step(step).is_none() || !open.steps().any(is_needed)) {
         return None;
     }
-    // Breadth first, from what the step depends on to what that depends on. `needed_by` is how each was come by.
+    // Breadth-first search along the dependencies. `needed_by` holds the predecessor of each step found.
     let mut needed_by: BTreeMap<&StepId, Option<&StepId>> = event.depends_on.iter().map(|on| (on, None)).collect();
     let mut waiting: VecDeque<&StepId> = event.depends_on.iter().collect();
     while let Some(next) = waiting.pop_front() {
@@ -102,7 +102,7 @@ fn closed_cycle<'a>(open: &'a OpenExecution, event: &'a StepFinished) -> Option<
     None
 }
 
-fn room_for_dependencies(open: &OpenExecution, event: &StepFinished, limits: &Limits) -> Result<(), Refusal> {
+fn check_dependency_limit(open: &OpenExecution, event: &StepFinished, limits: &Limits) -> Result<(), Refusal> {
     let known: usize = open.steps().map(|step| step.depends_on().len()).sum();
     count("data.depends_on", known + event.depends_on.len(), limits.dependencies_max, "limits.dependencies_max")
 }
@@ -122,7 +122,7 @@ fn find<'a>(executions: &'a Executions, execution: &ExecutionId) -> Result<&'a O
     Err(if executions.is_closed(&execution) { Refusal::Closed { execution } } else { Refusal::UnknownExecution { execution } })
 }
 
-fn room_for_step(open: &OpenExecution, limits: &Limits) -> Result<(), Refusal> {
+fn check_step_limit(open: &OpenExecution, limits: &Limits) -> Result<(), Refusal> {
     if open.steps().len() < limits.steps_max { Ok(()) } else { Err(Refusal::TooManySteps { max: limits.steps_max }) }
 }
 
@@ -158,13 +158,13 @@ mod tests {
         })
     }
 
-    /// A step of execution e1 begins.
+    /// Starts a step of execution e1.
     fn step(step: &str, tool: &str) -> Event {
         let (step, tool) = (step.parse().unwrap(), tool.parse().unwrap());
         Event::StepStarted(StepStarted { execution: execution("e1"), step, tool, arguments: None })
     }
 
-    /// A step of execution e1 that calls a:x is done.
+    /// Finishes a step of execution e1 that calls a:x.
     fn done(step: &str, depends_on: &[&str]) -> Event {
         Event::StepFinished(StepFinished {
             execution: execution("e1"),
@@ -206,7 +206,7 @@ mod tests {
         step.parse().unwrap()
     }
 
-    /// Given what the log holds, is `event` admitted?
+    /// Checks whether `event` is admitted after the events `given`.
     #[expect(clippy::needless_pass_by_value, reason = "a row of a table reads better without a reference")]
     fn check(given: &[Event], event: &Event, expected: Result<(), Refusal>) {
         let mut executions = Executions::default();

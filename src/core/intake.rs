@@ -1,5 +1,5 @@
-//! What every event passes before anything else sees it, whatever door it came through: is it ours to take, is it within the
-//! limits, does it make sense by itself. Whether it fits the execution it belongs to is decided in `execution`.
+//! Intake: the checks that every published event passes first, over HTTP and NATS alike. Its kind must be publishable, its sizes within
+//! the limits, its content consistent; then secrets are removed. Whether it fits its execution is decided in `execution`.
 
 mod clean;
 
@@ -9,8 +9,7 @@ use super::id::StepId;
 use super::redact::Redactor;
 use super::refusal::Refusal;
 
-/// What the intake goes by: sizes beyond which input is refused, named like the keys of `[limits]` in the configuration, where the
-/// defaults stand; and what is replaced in texts.
+/// The limits of the intake, named like the keys of `[limits]` in the configuration, which holds the defaults; and the redactor.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub redactor: Redactor,
@@ -23,7 +22,7 @@ pub struct Limits {
     pub open_executions_max: usize,
 }
 
-/// Checks one event and cleans it in place: what remains is what the log will hold.
+/// Checks one event and removes its secrets in place. The result is what the log will hold.
 pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
     let kind = record.event.kind();
     if !kind.is_publishable() {
@@ -60,8 +59,8 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         | Event::PredictionServed(_)
         | Event::LogForked(_) => unreachable!("kinds that are not publishable were refused above"),
     }
-    clean::ids(record, &limits.redactor)?;
-    clean::texts(record, limits);
+    clean::check_ids(record, &limits.redactor)?;
+    clean::clean_texts(record, limits);
     Ok(())
 }
 
@@ -100,7 +99,7 @@ fn check_capability(capability: &CapabilityDeclared, limits: &Limits) -> Result<
             return Err(Refusal::invalid(format!("data.structure.edges.{field}"), format!("'{id}' is not a node")));
         }
     }
-    // Containment must nest; data flow and order may loop (a retry is a procedure too).
+    // Only containment must be free of cycles: data flow and order may loop, as in a retry.
     let contains = structure.edges.iter().filter(|edge| edge.kind == EdgeKind::Contains).map(|edge| (&edge.from, &edge.to));
     match super::graph::cycle::find(contains) {
         Some(path) => {
@@ -165,16 +164,16 @@ mod tests {
         data
     }
 
-    /// The data of an event that was taken, or the text of the refusal.
-    fn taken(kind: Kind, data: &Value) -> Result<Value, String> {
+    /// Returns the data of an accepted event, or the text of the refusal.
+    fn accepted(kind: Kind, data: &Value) -> Result<Value, String> {
         let mut record = record(kind, data);
         check(&mut record, &LIMITS).map_err(|refusal| refusal.to_string())?;
         Ok(cloud::to_structured(&record)["data"].take())
     }
 
     fn check_refused(kind: Kind, data: Value, changes: &Value, expected: &str) {
-        assert!(taken(kind, &data).is_ok(), "{data} is taken without the changes");
-        assert_eq!(taken(kind, &with(data, changes)), Err(expected.to_owned()));
+        assert!(accepted(kind, &data).is_ok(), "{data} is accepted without the changes");
+        assert_eq!(accepted(kind, &with(data, changes)), Err(expected.to_owned()));
     }
 
     #[test]
@@ -256,12 +255,12 @@ mod tests {
             step(),
             &json!({"depends_on": ["b", "b"], "arguments": {"token": "t", "path": "123456789"}, "result_summary": "123456789"}),
         );
-        let clean = taken(Kind::StepFinished, &given).unwrap();
+        let clean = accepted(Kind::StepFinished, &given).unwrap();
         assert_eq!(clean["depends_on"], json!(["b"]));
         assert_eq!(clean["arguments"], json!({"token": "[redacted]", "path": "12345678[cut 1 bytes]"}));
         assert_eq!(clean["result_summary"], "12345678[cut 1 bytes]");
         let given = json!({"execution": "e1", "step": "s1", "tool": "a:x", "arguments": {"api_key": 1}});
-        assert_eq!(taken(Kind::StepStarted, &given).unwrap()["arguments"], json!({"api_key": "[redacted]"}));
+        assert_eq!(accepted(Kind::StepStarted, &given).unwrap()["arguments"], json!({"api_key": "[redacted]"}));
     }
 
     #[test]
@@ -301,6 +300,6 @@ mod tests {
             "data.structure.edges: contains closes the cycle n2 -> n1 -> n2",
         );
         let retry = structure(&nodes, &[("n1", "provides", "n2"), ("n2", "sequence", "n1")]);
-        assert!(taken(Kind::CapabilityDeclared, &with(capability.clone(), &retry)).is_ok(), "a retry loops");
+        assert!(accepted(Kind::CapabilityDeclared, &with(capability.clone(), &retry)).is_ok(), "a retry loops");
     }
 }

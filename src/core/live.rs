@@ -86,7 +86,7 @@ impl Live {
         }
         // A record after the end of its execution is late and changes nothing.
         let Some(entry) = self.open.get_mut(execution) else { return 0 };
-        entry.so_far.note(&record.fact);
+        entry.so_far.apply(&record.fact);
         if !calls_for_a_prediction(event) || !wanted(execution, &entry.so_far) {
             return 0;
         }

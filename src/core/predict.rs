@@ -16,6 +16,7 @@ pub mod evidence;
 pub mod explain;
 pub mod lesson;
 pub mod logit;
+pub mod metrics;
 mod packed;
 pub mod score;
 pub mod signals;

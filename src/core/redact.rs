@@ -1,11 +1,11 @@
-//! Secrets are removed before anything is stored or answered: an append-only log cannot be cleaned afterwards.
+//! Redaction: secrets are removed before anything is stored or answered, because an append-only log cannot be cleaned afterwards.
 //!
-//! One redactor for all text: members of JSON by their names (`names`, `json`), and shapes in running text (`text`): tokens with the
-//! public prefix of a provider (`tokens`), what follows the name of a secret (`assigned`), credentials in addresses and headers,
-//! private keys. What it removes it replaces by `[redacted]`. Doing it twice changes nothing, it takes linear time, and texts that hold
-//! nothing of the kind are only skimmed (`grams`).
+//! [`Redactor`] replaces secrets by `[redacted]`: members of JSON by their names (`names`, `json`), and patterns in running text
+//! (`text`): tokens with the public prefix of a provider (`tokens`), values assigned to the name of a secret (`assigned`), credentials
+//! in addresses and headers, private keys. It is idempotent and takes linear time; texts without any such pattern are only scanned for
+//! the byte sequences that secrets begin with (`grams`).
 //!
-//! Ids are not redacted, since that would make different things the same: an id that holds a secret is refused (`intake`).
+//! Ids are not redacted, since different ids would become equal: an event with a secret in an id is refused (`intake`).
 
 mod assigned;
 mod grams;
@@ -22,7 +22,7 @@ use json::Walk;
 
 const REDACTED: &str = "[redacted]";
 
-/// A pattern that cannot be used.
+/// A pattern of `redact.extra` that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PatternError {
     #[error("'{pattern}' is not a regular expression")]
@@ -31,20 +31,20 @@ pub enum PatternError {
     Empty { pattern: String },
 }
 
-/// Finds and replaces secrets.
+/// `Redactor` finds secrets and replaces them by `[redacted]`.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
-    /// What is a secret besides the built-in shapes (`redact.extra`).
+    /// Patterns besides the built-in ones (`redact.extra`).
     extra: Vec<Regex>,
 }
 
 impl Redactor {
-    /// The built-in shapes only.
+    /// Creates a redactor with the built-in patterns only.
     pub const fn builtin() -> Self {
         Self { extra: Vec::new() }
     }
 
-    /// With further patterns. What one matches is replaced as a whole.
+    /// Creates a redactor with further patterns. The whole match of a pattern is replaced.
     pub fn with_extra(patterns: &[String]) -> Result<Self, PatternError> {
         let compile = |pattern: &String| match Regex::new(pattern) {
             Ok(regex) if regex.is_match("") => Err(PatternError::Empty { pattern: pattern.clone() }),
@@ -54,7 +54,7 @@ impl Redactor {
         Ok(Self { extra: patterns.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// `text` without its secrets; `None` if it holds none.
+    /// Returns `text` without its secrets; `None` if it holds none.
     pub fn text(&self, text: &str) -> Option<String> {
         if self.may_hold(text) { Walk::new(self, usize::MAX).text(text) } else { None }
     }
@@ -66,7 +66,7 @@ impl Redactor {
         }
     }
 
-    /// `json` without its secrets and with strings of at most `string_len_max` bytes; `None` if it was so already.
+    /// Returns `json` without its secrets and with strings of at most `string_len_max` bytes; `None` if nothing changes.
     pub fn json(&self, json: &Json, string_len_max: usize) -> Option<Json> {
         if !self.may_hold(json.as_str()) && json.as_str().len() <= string_len_max {
             return None;
@@ -77,14 +77,14 @@ impl Redactor {
         walk.changed.then(|| Json::from_valid(value.to_string()))
     }
 
-    /// What may be kept of bytes that should have been an event.
+    /// Returns bytes that could not be read as an event without their secrets.
     pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let lossy = String::from_utf8_lossy(bytes);
         let clean = match serde_json::from_str::<Value>(&lossy) {
             Ok(mut value) => {
                 let mut walk = Walk::new(self, usize::MAX);
                 walk.value(&mut value);
-                // The second of two members with one name hides the first, which only the text shows.
+                // Parsing drops the first of two members with one name, so the text is checked too.
                 (walk.changed || self.running_text(&lossy).is_some()).then(|| value.to_string())
             }
             Err(_) => self.running_text(&lossy),
@@ -92,17 +92,18 @@ impl Redactor {
         clean.map_or_else(|| bytes.to_vec(), String::into_bytes)
     }
 
-    /// Whether a closer look at `text` is worth it.
+    /// Whether `text` may hold a secret; a cheap test before the full search.
     fn may_hold(&self, text: &str) -> bool {
         !self.extra.is_empty() || grams::next(text.as_bytes(), 0).is_some()
     }
 
+    /// Redacts text that is not parsed as JSON.
     fn running_text(&self, text: &str) -> Option<String> {
         let mut clean = text::redact(text);
         for pattern in &self.extra {
             let given = clean.as_deref().unwrap_or(text);
             if pattern.is_match(given) {
-                // What is redacted stays so: a pattern does not see it.
+                // A pattern does not see what is already redacted.
                 let pieces: Vec<_> = given.split(REDACTED).map(|piece| pattern.replace_all(piece, REDACTED)).collect();
                 let joined = pieces.join(REDACTED);
                 clean = (joined != text).then_some(joined);
@@ -112,7 +113,7 @@ impl Redactor {
     }
 }
 
-/// `text` cut to at most `len_max` bytes, with a marker saying how much is gone.
+/// Truncates `text` to at most `len_max` bytes and appends a marker with the number of bytes removed.
 pub fn cut(text: &mut String, len_max: usize) {
     if text.len() > len_max {
         let end = text.floor_char_boundary(len_max);

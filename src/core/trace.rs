@@ -1,8 +1,8 @@
-//! From the events of one execution to one trace. Late, duplicated and out-of-order events are ordinary input: the trace is a
-//! function of the set of events, not of the order they came in.
+//! Executions, and the trace that the events of one execution become. Late, duplicate and out-of-order events are ordinary input: the
+//! trace is a function of the set of events, not of their order.
 //!
-//! Two owners keep [`Executions`] of their own, each from the log: the execution actor (to admit) and the state (to answer about live
-//! executions, and for the trace actor to close them from a view).
+//! The execution actor and the state each fold their own [`Executions`] from the log: the actor admits events by it; the state answers
+//! about live executions, and the trace actor closes them from a view.
 
 pub mod closed;
 mod open;
@@ -19,35 +19,35 @@ use super::digest::{DigestWriter, Digestible};
 use super::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted};
 use super::hash::PrecomputedHash;
 use super::id::ExecutionId;
-use closed::Closed;
+use closed::ClosedExecutions;
 pub(crate) use open::Stamp;
 use open::stamp;
 pub use open::{OpenExecution, OpenStep, UNFINISHED};
 
-/// Completed traces kept, the latest ones: to answer questions about them, and to tell what comes too late from what never began.
-/// Part of the fold, hence constant.
+/// The number of completed traces kept, the latest ones: to answer questions about them, and to distinguish late events from events
+/// of unknown executions. Part of the fold, hence constant.
 pub const TRACES_KEPT: usize = 100_000;
 
-/// A persistent hash map, because every event looks its execution up. Nothing may depend on its order.
+/// A persistent hash map by execution: every event looks its execution up. Nothing may depend on its order.
 type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>;
 
-/// The executions under way, and those closed last.
+/// `Executions` holds the open executions and the latest closed ones.
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     open: ByExecution<Arc<OpenExecution>>,
-    /// How many of those are over and wait to be closed.
+    /// The number of open executions that have finished and wait to be closed.
     finished: usize,
-    closed: Closed,
+    closed: ClosedExecutions,
 }
 
 impl Executions {
-    /// Takes note of a fact. `false` if it belongs to an execution that is already closed and changes nothing.
+    /// Applies a fact. Returns `false` if its execution is already closed; then nothing changes.
     pub fn apply(&mut self, fact: &Arc<NewRecord>) -> bool {
         match &fact.event {
             Event::ExecutionStarted(ExecutionStarted { execution, .. })
             | Event::StepStarted(StepStarted { execution, .. })
             | Event::StepFinished(StepFinished { execution, .. })
-            | Event::ExecutionFinished(ExecutionFinished { execution, .. }) => self.update(execution, |open| open.note(fact)),
+            | Event::ExecutionFinished(ExecutionFinished { execution, .. }) => self.update(execution, |open| open.apply(fact)),
             Event::TraceCompleted(event) => self.close(&event.execution, fact),
             Event::ToolRegistered(_)
             | Event::ToolRemoved(_)
@@ -85,53 +85,55 @@ impl Executions {
         true
     }
 
-    /// The trace of an execution closed lately.
+    /// Returns the trace of a closed execution, while it is kept.
     pub fn trace(&self, execution: &ExecutionId) -> Option<Cow<'_, TraceCompleted>> {
         self.closed.get(execution)
     }
 
-    /// The executions closed last.
-    pub fn closed(&self) -> &Closed {
+    /// Returns the latest closed executions.
+    pub fn closed(&self) -> &ClosedExecutions {
         &self.closed
     }
 
-    /// Executions as a snapshot holds them.
-    pub fn from_rows(rows: impl IntoIterator<Item = (ExecutionId, OpenExecution)>, closed: Closed) -> Self {
+    /// Restores executions from the rows of a snapshot.
+    pub fn from_rows(rows: impl IntoIterator<Item = (ExecutionId, OpenExecution)>, closed: ClosedExecutions) -> Self {
         let open: ByExecution<_> = rows.into_iter().map(|(execution, open)| (execution, Arc::new(open))).collect();
         Self { finished: open.values().filter(|open| open.has_finished()).count(), open, closed }
     }
 
-    /// How many traces are kept.
+    /// The number of traces kept.
     pub fn traces_len(&self) -> usize {
         self.closed.len()
     }
 
-    /// Forgets an open execution, as if it had never been. `false` if there is none of this name.
+    /// Removes an open execution. Returns `false` if there is none with this id.
     pub fn discard(&mut self, execution: &ExecutionId) -> bool {
         let removed = self.open.remove(execution);
         self.finished -= usize::from(removed.as_ref().is_some_and(|open| open.has_finished()));
         removed.is_some()
     }
 
+    /// Returns an open execution.
     pub fn get(&self, execution: &ExecutionId) -> Option<&OpenExecution> {
         self.open.get(execution).map(Arc::as_ref)
     }
 
+    /// Whether the execution is among the closed ones kept.
     pub fn is_closed(&self, execution: &ExecutionId) -> bool {
         self.closed.contains(execution)
     }
 
-    /// In no particular order.
+    /// Returns the open executions, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &OpenExecution)> {
         self.open.iter().map(|(execution, open)| (execution, open.as_ref()))
     }
 
-    /// How many are open.
+    /// The number of open executions.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// How many of the open ones are over and wait to be closed.
+    /// The number of open executions that have finished and wait to be closed.
     pub fn finished_len(&self) -> usize {
         self.finished
     }
@@ -150,7 +152,7 @@ impl Digestible for Executions {
         writer.len(ordered.len());
         for (execution, open) in ordered {
             writer.text(execution.as_str());
-            // A fact is identified by its stamp; what it says is the content of the record with that id.
+            // The stamp identifies a fact, so the digest need not cover its content.
             for fact in [&open.started, &open.finished] {
                 writer.optional(fact.as_ref().map(|fact| stamp(fact)), write_stamp);
             }

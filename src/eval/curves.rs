@@ -1,4 +1,4 @@
-//! Curves from the points of a prequential run: the mean of the last traces, all along, as numbers and as Parquet.
+//! Learning curves of a prequential run: moving averages of its points, in memory and as a Parquet file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -13,29 +13,29 @@ use parquet::file::properties::WriterProperties;
 
 use super::prequential::Point;
 
-/// How one ranker did on one question, all along.
+/// The points of one ranker on one question, with their moving averages.
 #[derive(Clone, Debug)]
 pub struct Curve {
     pub question: &'static str,
     pub ranker: &'static str,
     pub points: Vec<Point>,
-    /// For each point the means over the window that ends there; shorter at the beginning.
+    /// By point: the means over the window that ends there. The first windows are shorter.
     pub means: Vec<[f64; 3]>,
 }
 
 impl Curve {
-    /// The means over the last window.
+    /// Returns the means over the last window.
     pub fn last(&self) -> [f64; 3] {
         self.means.last().copied().unwrap_or_default()
     }
 
-    /// The means over everything.
+    /// Returns the means over all points.
     pub fn overall(&self) -> [f64; 3] {
         mean(self.points.iter().map(|point| point.values), self.points.len())
     }
 }
 
-/// One curve per question and ranker, in the order in which they were asked first.
+/// Returns one curve per question and ranker, in the order of their first points.
 pub fn curves(points: &[Point], window: usize) -> Vec<Curve> {
     let mut order: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut curves: Vec<Curve> = Vec::new();
@@ -61,7 +61,7 @@ fn windowed(points: &[Point], window: usize) -> Vec<[f64; 3]> {
         if recent.len() > window {
             recent.pop_front();
         }
-        // Summed anew each time: a running sum would drift.
+        // Each window is summed anew: a running sum would accumulate rounding errors.
         means.push(mean(recent.iter().copied(), recent.len()));
     }
     means
@@ -73,7 +73,7 @@ fn mean(values: impl Iterator<Item = [f64; 3]>, count: usize) -> [f64; 3] {
     sums.map(|sum| sum / count.max(1) as f64)
 }
 
-/// One row per trace, question and ranker.
+/// Writes the curves as Parquet, one row per trace, question and ranker.
 pub fn write_parquet(curves: &[Curve], path: &Path) -> Result<(), ParquetError> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let value = |at: usize| -> ArrayRef { Arc::new(Float64Array::from_iter_values(points().map(|point| point.values[at]))) };
@@ -106,7 +106,7 @@ mod tests {
     use crate::core::id::Seq;
 
     #[test]
-    fn a_window_forgets_what_lies_before_it() {
+    fn a_window_leaves_out_older_points() {
         let point = |trace: u32, ranker: &'static str, value: f64| Point {
             question: "discover",
             ranker,

@@ -1,10 +1,10 @@
-//! Learning a dataset so that the same traces give the same log, byte for byte, on every run.
+//! Deterministic learning of a dataset: the same traces give the same log, byte for byte, on every run.
 //!
-//! What is learnt depends on the order of the records, and in a running pml that order depends on when the actors get to their work:
-//! whether the vectors of an intent come before the next trace or after it. Here it is fixed: templates, tools, then trace by trace,
-//! each closed and its texts embedded before the next one is told, under a clock that starts at [`START`]. Everything that decides what
-//! becomes a record is the ordinary path's own (`core::intake`, `core::execution`, `OpenExecution::closing_record`, `embedding_record`); only the mail
-//! between the actors is left out. `tests/it/eval.rs` holds the log against that of the actors.
+//! The state depends on the order of the records, and in a running pml that order depends on how the actors are scheduled: the
+//! vectors of an intent may be recorded before the next trace or after it. Here the order is fixed: templates, tools, then trace by
+//! trace, each closed and its texts embedded before the next, under a clock that starts at [`START`]. The records themselves are made
+//! by the code of the server (`core::intake`, `core::execution`, `OpenExecution::closing_record`, `embedding_record`), without its
+//! actors. `tests/it/eval.rs` compares the log with that of the actors.
 
 use std::sync::Arc;
 
@@ -19,12 +19,13 @@ use crate::dataset::TraceLine;
 use crate::embed::{EmbedError, Embedder};
 use crate::templates::template_record;
 
-/// When the first event happens: 2026-01-01, midnight UTC.
+/// The time of the first event: 2026-01-01, midnight UTC.
 pub const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// Tools that are told at once.
-const TOOLS_AT_ONCE: usize = 500;
+/// Tools published per batch.
+const BATCH_TOOLS: usize = 500;
 
+/// A dataset that cannot be learnt.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
     #[error("the event {id} was refused: {refusal}")]
@@ -33,12 +34,12 @@ pub enum LearnError {
     Embed(#[from] EmbedError),
 }
 
-/// A state that learns in a canonical order. Each call answers the records that it wrote.
+/// `Learner` folds a dataset into a state in the canonical order. Each call returns the records that it appended.
 pub struct Learner<'a> {
     state: State,
     embedder: &'a dyn Embedder,
     limits: Limits,
-    /// Later than everything that has happened.
+    /// Later than the time of every record so far.
     now: Timestamp,
 }
 
@@ -47,31 +48,33 @@ impl<'a> Learner<'a> {
         Self { state: State::default(), embedder, limits, now: START }
     }
 
-    /// The templates that a start of pml loads.
-    pub fn templates(&mut self, templates: Vec<TemplateLoaded>) -> Vec<Record> {
+    /// Appends the templates, as the start of a server does.
+    pub fn load_templates(&mut self, templates: Vec<TemplateLoaded>) -> Vec<Record> {
         let now = self.now;
         templates.into_iter().map(|template| self.append(template_record(template, now))).collect()
     }
 
-    pub fn tools(&mut self, tools: &[NewRecord]) -> Result<Vec<Record>, LearnError> {
+    /// Publishes the registrations of tools.
+    pub fn register_tools(&mut self, tools: &[NewRecord]) -> Result<Vec<Record>, LearnError> {
         let mut written = Vec::new();
-        for some in tools.chunks(TOOLS_AT_ONCE) {
-            written.extend(self.tell(some.to_vec())?);
+        for batch in tools.chunks(BATCH_TOOLS) {
+            written.extend(self.publish_all(batch.to_vec())?);
         }
         Ok(written)
     }
 
-    /// A trace as an agent would have told it.
-    pub fn trace(&mut self, trace: &TraceLine) -> Result<Vec<Record>, LearnError> {
-        self.tell(trace.events(self.now).expect("ids were checked when the dataset was read"))
+    /// Publishes the events of one trace, as an agent would.
+    pub fn learn_trace(&mut self, trace: &TraceLine) -> Result<Vec<Record>, LearnError> {
+        self.publish_all(trace.events(self.now).expect("ids were checked when the dataset was read"))
     }
 
-    pub fn finish(self) -> State {
+    /// Returns the state folded from all records so far.
+    pub fn into_state(self) -> State {
         self.state
     }
 
-    /// Publishes, closes what is finished, embeds what lacks a vector.
-    fn tell(&mut self, facts: Vec<NewRecord>) -> Result<Vec<Record>, LearnError> {
+    /// Publishes facts, then closes the executions they finished and embeds the texts that have no vector.
+    fn publish_all(&mut self, facts: Vec<NewRecord>) -> Result<Vec<Record>, LearnError> {
         let mut written = Vec::new();
         let mut waiting = facts;
         while !waiting.is_empty() {
@@ -91,7 +94,7 @@ impl<'a> Learner<'a> {
                     }
                 }
             }
-            // What came before something it refers to is looked at again, as long as that helps.
+            // A fact may refer to a later one of the batch: the rest is tried again until none of it is admitted.
             if let Some((id, refusal)) = refusal.filter(|_| held.len() == before) {
                 return Err(LearnError::refused(id, refusal));
             }
@@ -102,7 +105,7 @@ impl<'a> Learner<'a> {
         Ok(written)
     }
 
-    /// The record of an event that is admitted; none if the log held its id already.
+    /// Appends a fact if it is admitted. Returns no record if the log already holds its id.
     fn publish(&mut self, mut fact: NewRecord) -> Result<Option<Record>, Box<(NewRecord, Refusal)>> {
         if self.state.knows(fact.id) {
             return Ok(None);

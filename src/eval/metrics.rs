@@ -1,16 +1,17 @@
-//! How good a ranking is (definitions in the README's section on measuring). All by the order the ranker gives, mean over questions.
+//! Metrics of a ranking of tools: hit@1, recall, MRR and NDCG, as means over questions. The README's section on measuring defines them.
 
 use serde::Serialize;
 
-/// Means over the questions asked so far.
+/// Running means over the questions added so far.
 #[derive(Clone, Debug, Default)]
 pub struct Means {
     sums: [f64; 5],
     n: usize,
 }
 
+/// The means over all questions that one ranker was asked.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Discover {
+pub struct DiscoverScores {
     pub hit1: f64,
     pub recall5: f64,
     pub recall10: f64,
@@ -19,8 +20,8 @@ pub struct Discover {
     pub n: usize,
 }
 
-impl Discover {
-    /// Each part counts alike; `n` adds up.
+impl DiscoverScores {
+    /// Averages the parts with equal weight and adds up their `n`.
     #[expect(clippy::cast_precision_loss, reason = "a handful of parts")]
     pub fn mean(parts: &[Self]) -> Self {
         let mean = |value: fn(&Self) -> f64| parts.iter().map(value).sum::<f64>() / parts.len().max(1) as f64;
@@ -36,7 +37,7 @@ impl Discover {
 }
 
 impl Means {
-    /// One question: the ranks (from 1) of the right answers; at least one.
+    /// Adds one question, given the ranks (from 1) of its right answers; at least one.
     #[expect(clippy::cast_precision_loss, reason = "ranks and counts are small")]
     pub fn add(&mut self, ranks: &[usize]) {
         let within = |k: usize| ranks.iter().filter(|rank| **rank <= k).count() as f64;
@@ -52,10 +53,11 @@ impl Means {
         self.n += 1;
     }
 
+    /// Returns the means; all 0 if no question was added.
     #[expect(clippy::cast_precision_loss, reason = "counts of questions are small")]
-    pub fn discover(&self) -> Discover {
+    pub fn scores(&self) -> DiscoverScores {
         let [hit1, recall5, recall10, mrr, ndcg5] = self.sums.map(|sum| sum / self.n.max(1) as f64);
-        Discover { hit1, recall5, recall10, mrr, ndcg5, n: self.n }
+        DiscoverScores { hit1, recall5, recall10, mrr, ndcg5, n: self.n }
     }
 }
 
@@ -68,7 +70,7 @@ mod tests {
         let mut means = Means::default();
         means.add(&[1, 7]);
         means.add(&[2]);
-        let Discover { hit1, recall5, recall10, mrr, ndcg5, n } = means.discover();
+        let DiscoverScores { hit1, recall5, recall10, mrr, ndcg5, n } = means.scores();
         let close = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value} {expected}");
         close(hit1, 0.5);
         close(recall5, 0.75);

@@ -1,74 +1,82 @@
-//! The next step: for every step of a test trace, given the intent and the tools called before it, where each ranker put the tool that
-//! came. Steps after the first count as `next`, first ones apart, and once more those of traces whose sequence was never learnt from.
+//! Evaluation of next-step prediction: the rank that each ranker gives to the tool of every step of the test traces, from the intent
+//! and the tools called before it. First steps are scored apart from the others, and so are traces whose call sequence is not among
+//! the training traces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::Split;
-use super::next_rankers::{NextRanker, Place};
+use super::next_rankers::{NextRanker, StepContext};
 use crate::ask::question;
 use crate::core::event::Outcome;
 use crate::core::graph::Node;
 use crate::core::graph::measures::Measures;
 use crate::core::id::{Callee, RecordId, ToolId};
 use crate::core::predict::evidence::Evidence;
+use crate::core::predict::metrics::{Rank, StepMetrics, StepScore, hit, reciprocal};
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{PredictionQuery, predict_with};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::embed::{EmbedError, Embedder};
 
-/// Bins of the calibration error.
-const BINS: usize = 10;
-/// Half the width of a 95 % interval, in standard errors.
+/// Half the width of a 95 % confidence interval, in standard errors.
 const SIGMAS: f64 = 1.96;
 
-/// How well one ranker names the next step.
+/// Means over the steps that one ranker was asked about.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Scores {
     pub hit1: f64,
     pub hit3: f64,
     pub mrr: f64,
-    /// The first answer is a step that could be taken: any remaining one whose inputs are there.
+    /// Share of steps where the first tool is that of any remaining step whose dependencies have been called.
     pub ready1: f64,
     pub n: usize,
-    /// Half the width of the 95 % intervals, with the steps of one trace taken together.
+    /// Half the width of the 95 % confidence intervals, clustered by trace.
     pub hit1_ci: f64,
     pub mrr_ci: f64,
 }
 
-/// Whether probabilities are what they say: of the first outcomes after at least one step, being done included.
+/// Quality of the served probabilities after at least one step; the end of a trace is an outcome too.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Calibration {
+    /// Expected calibration error of the first outcome, 10 bins.
     pub ece: f64,
     pub log_loss: f64,
     pub n: usize,
 }
 
+impl Calibration {
+    fn from_scores(served: &[StepScore]) -> Self {
+        let StepMetrics { n, log_loss, calibration_error: ece, .. } = StepMetrics::from_scores(served.iter().copied());
+        Self { ece, log_loss, n }
+    }
+}
+
+/// The scores of one ranker.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Next {
+pub struct NextScores {
+    /// Steps after the first.
     #[serde(flatten)]
     pub all: Scores,
     pub first: Scores,
-    /// `next` in traces whose sequence of tools was never learnt from.
+    /// Steps after the first, in traces whose call sequence is not among the training traces.
     pub unseen: Scores,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
 }
 
-/// What one trace adds to the means: hit@1, hit@3, reciprocal rank, ready@1, in that order.
+/// Sums over the steps of one trace: hit@1, hit@3, reciprocal rank, ready@1, in that order.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct TraceSums {
     values: [f64; 4],
     n: f64,
 }
 
-impl Sums {
-    #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
-    fn add(&mut self, rank: usize, ready: bool) {
-        let flag = |holds: bool| f64::from(u8::from(holds));
-        let values = [flag(rank == 1), flag(rank <= 3), 1.0 / rank as f64, flag(ready)];
+impl TraceSums {
+    fn add(&mut self, rank: Rank, ready: bool) {
+        let values = [hit(rank, 1), hit(rank, 3), reciprocal(rank), f64::from(u8::from(ready))];
         for (sum, value) in self.values.iter_mut().zip(values) {
             *sum += value;
         }
@@ -76,8 +84,8 @@ impl Sums {
     }
 }
 
-/// Means over the steps, and how far they may be off: traces are drawn, not steps, so a trace's steps count together.
-fn scores(traces: &[Sums]) -> Scores {
+/// Means over the steps of all traces. Traces are the independent samples, so the confidence intervals are clustered by trace.
+fn scores(traces: &[TraceSums]) -> Scores {
     let n: f64 = traces.iter().map(|sums| sums.n).sum();
     if n == 0.0 {
         return Scores::default();
@@ -92,67 +100,70 @@ fn scores(traces: &[Sums]) -> Scores {
     Scores { hit1, hit3, mrr, ready1, n: steps, hit1_ci: half_width(0, hit1), mrr_ci: half_width(2, mrr) }
 }
 
+/// The sums of one ranker, by trace.
 #[derive(Default)]
-struct Tally {
-    all: Vec<Sums>,
-    first: Vec<Sums>,
-    unseen: Vec<Sums>,
+struct RankerSums {
+    all: Vec<TraceSums>,
+    first: Vec<TraceSums>,
+    unseen: Vec<TraceSums>,
 }
 
-/// Asks every ranker about every step of the test traces.
+/// Scores every ranker on every step of the test traces.
 pub fn next(
     state: &State,
     measures: &Measures,
     embedder: &dyn Embedder,
     split: &Split,
-) -> Result<BTreeMap<&'static str, Next>, EmbedError> {
+) -> Result<BTreeMap<&'static str, NextScores>, EmbedError> {
     let learnt: BTreeSet<Vec<ToolId>> = split.train.iter().map(|trace| trace.tools().collect()).collect();
     let by_id: Vec<u32> = state.tools.positions().collect();
-    let mut tallies: BTreeMap<&'static str, Tally> = BTreeMap::new();
-    let mut served: Vec<(f64, bool, f64)> = Vec::new();
+    let mut by_ranker: BTreeMap<&'static str, RankerSums> = BTreeMap::new();
+    let mut served: Vec<StepScore> = Vec::new();
     for trace in &split.test {
         let tools: Vec<ToolId> = trace.tools().collect();
         let evidence = Evidence::for_question(state, &question(Some(embedder), trace.intent.clone())?);
         let context: Vec<Option<Node>> = tools.iter().map(|tool| state.tools.position(tool).map(Node::tool)).collect();
-        let places: Vec<Place<'_>> =
-            (0..tools.len()).map(|at| Place::new(state, measures, &evidence, &context[..at])).collect();
+        let steps: Vec<StepContext<'_>> =
+            (0..tools.len()).map(|at| StepContext::new(state, measures, &evidence, &context[..at])).collect();
         for ranker in NextRanker::ALL {
-            let (mut first, mut rest) = (Sums::default(), Sums::default());
-            for (at, place) in places.iter().enumerate() {
-                let found = Found::of(&ranker.scores(place), &by_id, context[at]);
-                let sums = if at == 0 { &mut first } else { &mut rest };
-                sums.add(found.rank, found.top.is_some_and(|top| trace.ready(at).any(|tool| tool == state.tools.at(top).id)));
+            let (mut first, mut rest) = (TraceSums::default(), TraceSums::default());
+            for (at, step) in steps.iter().enumerate() {
+                let found = ToolRank::compute(&ranker.scores(step), &by_id, context[at]);
+                let trace_sums = if at == 0 { &mut first } else { &mut rest };
+                trace_sums
+                    .add(found.rank, found.top.is_some_and(|top| trace.ready(at).any(|tool| tool == state.tools.at(top).id)));
             }
-            let tally = tallies.entry(ranker.name()).or_default();
-            tally.first.push(first);
-            tally.all.push(rest);
+            let sums = by_ranker.entry(ranker.name()).or_default();
+            sums.first.push(first);
+            sums.all.push(rest);
             if !learnt.contains(&tools) {
-                tally.unseen.push(rest);
+                sums.unseen.push(rest);
             }
         }
-        served.extend((1..=tools.len()).map(|at| confidence(state, &evidence, &tools, at)));
+        served.extend((1..=tools.len()).map(|at| served_score(state, &evidence, &tools, at)));
     }
-    let result = |(name, tally): (&'static str, Tally)| {
-        let [all, first, unseen] = [&tally.all, &tally.first, &tally.unseen].map(|sums| scores(sums));
-        let calibration = (name == NextRanker::Pml.name()).then(|| calibration(&served));
-        (name, Next { all, first, unseen, calibration })
+    let result = |(name, sums): (&'static str, RankerSums)| {
+        let [all, first, unseen] = [&sums.all, &sums.first, &sums.unseen].map(|sums| scores(sums));
+        let calibration = (name == NextRanker::Pml.name()).then(|| Calibration::from_scores(&served));
+        (name, NextScores { all, first, unseen, calibration })
     };
-    Ok(tallies.into_iter().map(result).collect())
+    Ok(by_ranker.into_iter().map(result).collect())
 }
 
-/// Where the right tool stands, and which stands first; ties by id.
-pub(super) struct Found {
-    pub(super) rank: usize,
+/// The rank of the right tool in a ranking, and the tool ranked first. Ties are broken by tool id.
+pub(super) struct ToolRank {
+    /// `None` for a tool that the state does not know.
+    pub(super) rank: Rank,
     top: Option<u32>,
 }
 
-impl Found {
-    pub(super) fn of(scores: &[f64], by_id: &[u32], right: Option<Node>) -> Self {
+impl ToolRank {
+    /// `scores` are by tool position, `by_id` are the positions in the order of the tool ids.
+    pub(super) fn compute(scores: &[f64], by_id: &[u32], right: Option<Node>) -> Self {
         let score = |position: u32| scores[position as usize];
         let top = by_id.iter().copied().reduce(|best, next| if score(next) > score(best) { next } else { best });
         let right = right.and_then(|right| by_id.iter().position(|position| Node::tool(*position) == right));
-        // A tool nobody ever heard of is never found.
-        let rank = right.map_or(usize::MAX, |at| {
+        let rank = right.map(|at| {
             let own = score(by_id[at]);
             let before = by_id.iter().enumerate().filter(|(other, position)| {
                 score(**position) > own || (*other < at && score(**position).total_cmp(&own).is_eq())
@@ -163,53 +174,38 @@ impl Found {
     }
 }
 
-/// The probability of the first outcome, whether it came, and the probability of what came.
-fn confidence(state: &State, evidence: &Evidence, tools: &[ToolId], at: usize) -> (f64, bool, f64) {
+/// Scores the served prediction after the first `at` tools by what came next: a tool, or the end.
+fn served_score(state: &State, evidence: &Evidence, tools: &[ToolId], at: usize) -> StepScore {
     let context: Vec<Callee> = tools[..at].iter().cloned().map(Callee::Tool).collect();
     let seed = RecordId::from_parts(Timestamp::from_micros(0), 0);
     let prediction =
         predict_with(state, evidence, &PredictionQuery { context: &context, k: usize::MAX, mode: Mode::Asked, seed });
-    let came = tools.get(at).map_or(Outcome::Done, |tool| Outcome::Call(Callee::Tool(tool.clone())));
-    let first = &prediction.ranked[0];
-    let p = prediction.ranked.iter().find(|ranked| ranked.outcome == came).map_or(0.0, |ranked| ranked.p);
-    (first.p, first.outcome == came, p)
-}
-
-/// The mean distance, over the bins of probability, between how often it came and how likely it was said to be.
-#[expect(clippy::cast_precision_loss, reason = "counts of steps are small")]
-fn calibration(served: &[(f64, bool, f64)]) -> Calibration {
-    const LEAST: f64 = 1e-6;
-    let mut bins = [(0.0, 0.0); BINS];
-    let mut log_loss = 0.0;
-    for (p, came, right) in served {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to BINS")]
-        let bin = ((p * BINS as f64) as usize).min(BINS - 1);
-        bins[bin].0 += p;
-        bins[bin].1 += f64::from(u8::from(*came));
-        log_loss -= right.max(LEAST).ln();
+    let right = tools.get(at).map_or(Outcome::Done, |tool| Outcome::Call(Callee::Tool(tool.clone())));
+    let position = prediction.ranked.iter().position(|ranked| ranked.outcome == right);
+    StepScore {
+        rank: position.map(|position| position + 1),
+        p_first: prediction.ranked[0].p,
+        p_right: position.map_or(0.0, |position| prediction.ranked[position].p),
     }
-    let n = served.len().max(1) as f64;
-    let ece = bins.iter().map(|(said, came)| (said - came).abs()).sum::<f64>() / n;
-    Calibration { ece, log_loss: log_loss / n, n: served.len() }
 }
 
-/// The mean over folds, each counting alike.
-pub fn mean(folds: &[BTreeMap<&'static str, Next>]) -> BTreeMap<&'static str, Next> {
+/// Means over the folds of a cross-validation, all with equal weight.
+pub fn mean(folds: &[BTreeMap<&'static str, NextScores>]) -> BTreeMap<&'static str, NextScores> {
     let names: BTreeSet<&'static str> = folds.iter().flat_map(BTreeMap::keys).copied().collect();
-    let of = |name: &'static str| {
-        let parts: Vec<Next> = folds.iter().filter_map(|fold| fold.get(name).copied()).collect();
-        let mean = |of: fn(&Next) -> Scores| mean_scores(&parts.iter().map(of).collect::<Vec<_>>());
+    let mean_of = |name: &'static str| {
+        let parts: Vec<NextScores> = folds.iter().filter_map(|fold| fold.get(name).copied()).collect();
+        let mean = |scores: fn(&NextScores) -> Scores| mean_scores(&parts.iter().map(scores).collect::<Vec<_>>());
         let (all, first, unseen) = (mean(|part| part.all), mean(|part| part.first), mean(|part| part.unseen));
-        Next { all, first, unseen, calibration: mean_calibration(&parts) }
+        NextScores { all, first, unseen, calibration: mean_calibration(&parts) }
     };
-    names.into_iter().map(|name| (name, of(name))).collect()
+    names.into_iter().map(|name| (name, mean_of(name))).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a handful of folds")]
 fn mean_scores(parts: &[Scores]) -> Scores {
     let count = parts.len().max(1) as f64;
     let mean = |value: fn(&Scores) -> f64| parts.iter().map(value).sum::<f64>() / count;
-    // Folds are independent of each other: their errors add as squares.
+    // The folds are independent of each other: the squares of their errors add up.
     let error = |value: fn(&Scores) -> f64| parts.iter().map(|part| value(part).powi(2)).sum::<f64>().sqrt() / count;
     Scores {
         hit1: mean(|part| part.hit1),
@@ -223,7 +219,7 @@ fn mean_scores(parts: &[Scores]) -> Scores {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a handful of folds")]
-fn mean_calibration(parts: &[Next]) -> Option<Calibration> {
+fn mean_calibration(parts: &[NextScores]) -> Option<Calibration> {
     let parts: Vec<Calibration> = parts.iter().filter_map(|part| part.calibration).collect();
     let mean = |value: fn(&Calibration) -> f64| parts.iter().map(value).sum::<f64>() / parts.len() as f64;
     let n = parts.iter().map(|part| part.n).sum();
@@ -238,28 +234,21 @@ mod tests {
     fn ranks_break_ties_by_id() {
         let by_id = [2, 0, 1];
         let check = |scores: [f64; 3], right: u32, rank: usize, top: u32| {
-            let found = Found::of(&scores, &by_id, Some(Node::tool(right)));
-            assert_eq!((found.rank, found.top), (rank, Some(top)), "{scores:?}");
+            let found = ToolRank::compute(&scores, &by_id, Some(Node::tool(right)));
+            assert_eq!((found.rank, found.top), (Some(rank), Some(top)), "{scores:?}");
         };
         check([0.5, 0.5, 0.5], 1, 3, 2);
         check([0.5, 0.9, 0.5], 0, 3, 1);
         check([0.1, 0.9, 0.5], 1, 1, 1);
-        assert_eq!(Found::of(&[0.0; 3], &by_id, None).rank, usize::MAX);
+        assert_eq!(ToolRank::compute(&[0.0; 3], &by_id, None).rank, None);
     }
 
     #[test]
-    fn steps_of_one_trace_count_together() {
-        let hit = |hits: f64| Sums { values: [hits; 4], n: 2.0 };
+    fn confidence_intervals_are_clustered_by_trace() {
+        let hit = |hits: f64| TraceSums { values: [hits; 4], n: 2.0 };
         let Scores { hit1, n, hit1_ci, .. } = scores(&[hit(2.0), hit(0.0), hit(2.0), hit(0.0)]);
         assert!((hit1 - 0.5).abs() < 1e-12 && n == 8);
         assert!((hit1_ci - SIGMAS * 2.0 / 8.0).abs() < 1e-12, "{hit1_ci}");
         assert_eq!(scores(&[]).n, 0);
-    }
-
-    #[test]
-    fn calibration_compares_what_was_said_with_what_came() {
-        let served: Vec<(f64, bool, f64)> = (0..10).map(|at| (0.85, at < 6, 0.5)).collect();
-        let Calibration { ece, log_loss, n } = calibration(&served);
-        assert!((ece - 0.25).abs() < 1e-9 && (log_loss - 2.0_f64.ln()).abs() < 1e-9 && n == 10);
     }
 }

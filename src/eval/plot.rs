@@ -1,4 +1,4 @@
-//! Curves as a picture: one panel per question and metric, in SVG.
+//! Learning curves as an SVG picture, with one panel per question and metric.
 
 use std::fmt::Write as _;
 
@@ -7,18 +7,18 @@ use super::prequential::METRICS;
 
 const PANEL_WIDTH: f64 = 400.0;
 const PANEL_HEIGHT: f64 = 260.0;
-/// Around a panel: room for tick labels and titles.
+/// Margins around a panel, for tick labels and titles.
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 20.0;
 const ABOVE: f64 = 40.0;
 const BELOW: f64 = 52.0;
 const HEADER: f64 = 84.0;
-/// Points of a line; more would not be seen.
+/// Points drawn per line; more would not be visible.
 const LINE_POINTS_MAX: usize = 300;
-/// Colours that people with any eyes tell apart (Okabe and Ito), the first for what the product serves.
+/// Colours that colour-blind people can tell apart (Okabe and Ito). The first is for what pml serves.
 const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c", "#b8a300"];
 
-/// A panel's place, and how far its axis goes.
+/// The position of a panel in the picture and the length of its axis in traces.
 struct Panel {
     x: f64,
     y: f64,
@@ -32,7 +32,7 @@ impl Panel {
     }
 }
 
-/// The picture, with a title and a line that says what was measured.
+/// Returns the picture as SVG, with a title and a subtitle that says what was measured.
 pub fn svg(curves: &[Curve], title: &str, subtitle: &str) -> String {
     let mut questions: Vec<&str> = curves.iter().map(|curve| curve.question).collect();
     questions.dedup();
@@ -110,7 +110,7 @@ fn rule(from: (f64, f64), to: (f64, f64), colour: &str) -> String {
     format!(r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}" stroke="{colour}"/>"#, from.0, from.1, to.0, to.1)
 }
 
-/// Axes, grid, ticks and their names.
+/// Returns the axes, grid, ticks and labels of a panel.
 fn frame(panel: &Panel, title: &str) -> String {
     let (left, bottom) = (panel.x, panel.y + PANEL_HEIGHT);
     let right = left + PANEL_WIDTH;
@@ -136,7 +136,7 @@ fn frame(panel: &Panel, title: &str) -> String {
     )
 }
 
-/// Round numbers along the axis, about five of them.
+/// Returns about five round numbers along the axis.
 fn ticks(traces: u32) -> Vec<u32> {
     let rough = traces.div_ceil(5).max(1);
     let power = 10_u32.pow(rough.ilog10());
@@ -150,7 +150,7 @@ fn line(panel: &Panel, curve: &Curve, metric: usize, colour: &str, first: bool) 
     let every = curve.points.len().div_ceil(LINE_POINTS_MAX).max(1);
     let last = curve.points.len().saturating_sub(1);
     let kept = curve.points.iter().zip(&curve.means).enumerate().filter(|(at, _)| at % every == 0 || *at == last);
-    let places: Vec<String> = kept
+    let points: Vec<String> = kept
         .map(|(_, (point, means))| {
             let (x, y) = panel.at(f64::from(point.trace), means[metric]);
             format!("{x:.1},{y:.1}")
@@ -159,7 +159,7 @@ fn line(panel: &Panel, curve: &Curve, metric: usize, colour: &str, first: bool) 
     let (width, opacity) = (stroke(first), if first { 1.0 } else { 0.85 });
     format!(
         r#"<polyline points="{}" fill="none" stroke="{colour}" stroke-width="{width}" stroke-opacity="{opacity}" stroke-linejoin="round"/>"#,
-        places.join(" ")
+        points.join(" ")
     )
 }
 

@@ -1,14 +1,14 @@
-//! Predict, then learn, trace by trace: how good the answers would have been all along a history.
+//! Prequential evaluation: every ranker is asked about each trace of a history before the trace is learnt.
 //!
-//! Before a completed trace is folded in, every ranker is asked what the trace then shows, from what was known at that moment; only
-//! then is it learnt. So nothing is held back for testing, and the curve tells how fast pml learns.
+//! Each answer uses only the records before the trace, so no trace is held back for testing, and the curve of the scores shows how
+//! fast pml learns.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::metrics::Means;
-use super::next::Found;
-use super::next_rankers::{NextRanker, Place};
+use super::next::ToolRank;
+use super::next_rankers::{NextRanker, StepContext};
 use super::rankers::Ranker;
 use crate::ask::{embed_lacking, question};
 use crate::core::event::{Event, NewRecord, Record, ToolRegistered, TraceCompleted};
@@ -26,30 +26,30 @@ use crate::core::trace::Executions;
 use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{EmbedError, Embedder};
 
-/// What is asked about a trace: which tools it calls, and, after its first step, which comes next.
+/// The questions about a trace: which tools it calls, and which tool each step after the first calls.
 pub const DISCOVER: &str = "discover";
 pub const NEXT: &str = "next";
 
-/// One of the baselines looks at the whole graph, whose measures are taken again when there are this many times as many traces.
+/// The graph measures, which one baseline needs, are computed again when the number of traces has grown by this factor.
 const MEASURE_AT_GROWTH: f64 = 1.1;
 
-/// How one ranker did on one trace.
+/// The scores of one ranker on one question about one trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub question: &'static str,
     pub ranker: &'static str,
-    /// Number of the trace among those asked about, from 1.
+    /// The number of the trace among those asked about, from 1.
     pub trace: u32,
-    /// Where the trace stands in the log.
+    /// The position of the trace in the log.
     pub seq: Seq,
     /// In the order of [`METRICS`].
     pub values: [f64; 3],
 }
 
-/// What is measured.
+/// The metrics of a point.
 pub const METRICS: [&str; 3] = ["hit@1", "MRR", "recall@5"];
 
-/// A state that is asked before it learns.
+/// `Prequential` folds a history and asks every ranker about each trace before it applies it.
 pub struct Prequential<'a> {
     state: State,
     index: Index,
@@ -68,10 +68,10 @@ impl<'a> Prequential<'a> {
         Self { state, index, embedder, batch_texts_max, measures, measured_at: 0, asked: 0, points: Vec::new() }
     }
 
-    /// The next record of the history.
-    pub fn take(&mut self, record: &Record) -> Result<(), EmbedError> {
+    /// Applies the next record of the history; asks about it first if it completes a trace.
+    pub fn apply(&mut self, record: &Record) -> Result<(), EmbedError> {
         match record.event() {
-            // What nobody finished shows nothing that could have been asked for.
+            // An abandoned trace is not an answer to its intent.
             Event::TraceCompleted(trace) if !trace.abandoned && !self.state.knows(record.fact.id) => {
                 self.ask(trace, record.seq)?;
             }
@@ -81,27 +81,28 @@ impl<'a> Prequential<'a> {
         Ok(())
     }
 
+    /// Asks every ranker which tools the trace calls, then which comes next.
     fn ask(&mut self, trace: &TraceCompleted, seq: Seq) -> Result<(), EmbedError> {
         embed_lacking(&mut self.state, self.embedder, self.batch_texts_max)?;
         self.index = self.index.update(Arc::new(self.state.clone()));
-        let gold: BTreeSet<&ToolId> = trace.steps.iter().filter_map(|step| self.known_tool(&step.tool)).collect();
-        if gold.is_empty() || trace.intent.trim().is_empty() {
+        let right: BTreeSet<&ToolId> = trace.steps.iter().filter_map(|step| self.known_tool(&step.tool)).collect();
+        if right.is_empty() || trace.intent.trim().is_empty() {
             return Ok(());
         }
         self.asked += 1;
         let question = question(Some(self.embedder), trace.intent.clone())?;
         for ranker in Ranker::ALL {
             let ranked = ranker.rank(&self.index, &question);
-            let ranks: Vec<usize> = (1..).zip(&ranked).filter(|(_, tool)| gold.contains(tool)).map(|(rank, _)| rank).collect();
+            let ranks: Vec<usize> = (1..).zip(&ranked).filter(|(_, tool)| right.contains(tool)).map(|(rank, _)| rank).collect();
             let mut means = Means::default();
             means.add(&ranks);
-            self.note(DISCOVER, ranker.name(), seq, &means);
+            self.push_point(DISCOVER, ranker.name(), seq, &means);
         }
         self.ask_next(trace, seq, &question);
         Ok(())
     }
 
-    /// Every step after the first, given those before it; the trace counts as one answer.
+    /// Asks every ranker about each step after the first, given those before it. The point is the mean over the trace.
     fn ask_next(&mut self, trace: &TraceCompleted, seq: Seq, question: &Question) {
         if f64::from(self.asked) > f64::from(self.measured_at) * MEASURE_AT_GROWTH {
             self.measures = Measures::compute(&self.state, None, ColdStart::default(), &tool_vectors(&self.state));
@@ -109,24 +110,26 @@ impl<'a> Prequential<'a> {
         }
         let evidence = Evidence::for_question(&self.state, question);
         let by_id: Vec<u32> = self.state.tools.positions().collect();
-        let place = |callee: &Callee| self.known_tool(callee).and_then(|tool| self.state.tools.position(tool)).map(Node::tool);
-        let calls: Vec<Option<Node>> = trace.steps.iter().map(|step| place(&step.tool)).collect();
+        let node = |callee: &Callee| self.known_tool(callee).and_then(|tool| self.state.tools.position(tool)).map(Node::tool);
+        let calls: Vec<Option<Node>> = trace.steps.iter().map(|step| node(&step.tool)).collect();
         if calls.len() < 2 {
             return;
         }
         let mut means = NextRanker::ALL.map(|ranker| (ranker, Means::default()));
         for at in 1..calls.len() {
-            let place = Place::new(&self.state, &self.measures, &evidence, &calls[..at]);
+            let step = StepContext::new(&self.state, &self.measures, &evidence, &calls[..at]);
             for (ranker, means) in &mut means {
-                means.add(&[Found::of(&ranker.scores(&place), &by_id, calls[at]).rank]);
+                // An unknown tool has no rank and counts as ranked behind all others.
+                let rank = ToolRank::compute(&ranker.scores(&step), &by_id, calls[at]).rank;
+                means.add(&[rank.unwrap_or(usize::MAX)]);
             }
         }
         for (ranker, means) in means {
-            self.note(NEXT, ranker.name(), seq, &means);
+            self.push_point(NEXT, ranker.name(), seq, &means);
         }
     }
 
-    /// A tool nobody had heard of cannot be found: that it was called is not held against anybody.
+    /// Returns the tool of a callee if the state knows it: no ranker can answer with an unknown one.
     fn known_tool<'t>(&self, callee: &'t Callee) -> Option<&'t ToolId> {
         match callee {
             Callee::Tool(tool) => Some(tool).filter(|tool| self.state.tools.position(tool).is_some()),
@@ -134,24 +137,25 @@ impl<'a> Prequential<'a> {
         }
     }
 
-    fn note(&mut self, question: &'static str, ranker: &'static str, seq: Seq, means: &Means) {
-        let told = means.discover();
-        let values = [told.hit1, told.mrr, told.recall5];
+    fn push_point(&mut self, question: &'static str, ranker: &'static str, seq: Seq, means: &Means) {
+        let scores = means.scores();
+        let values = [scores.hit1, scores.mrr, scores.recall5];
         self.points.push(Point { question, ranker, trace: self.asked, seq, values });
     }
 
-    /// How many traces were asked about.
+    /// The number of traces asked about.
     pub fn asked(&self) -> u32 {
         self.asked
     }
 
+    /// Returns the points in the order they were asked.
     pub fn finish(self) -> Vec<Point> {
         self.points
     }
 }
 
-/// The records that a pml would have for a dataset: tools, then every trace as an agent tells it, closed at once.
-pub fn records_of(dataset: Dataset, start: Timestamp) -> impl Iterator<Item = Record> {
+/// Returns the records of a dataset: the tools, then the events of every trace, each trace closed when it finishes.
+pub fn dataset_records(dataset: Dataset, start: Timestamp) -> impl Iterator<Item = Record> {
     let (mut seq, mut open) = (Seq::ZERO, Executions::default());
     let events = move |trace: TraceLine| trace.events(start).expect("ids were checked when the dataset was read");
     let traces = dataset.traces.into_iter().flat_map(events);
@@ -173,8 +177,8 @@ pub fn records_of(dataset: Dataset, start: Timestamp) -> impl Iterator<Item = Re
     })
 }
 
-/// What a state still knows of its history, as records: the tools as they are described, then the traces it keeps.
-pub fn records_of_state(state: &State) -> impl Iterator<Item = Record> {
+/// Returns the history that a state still holds as records: the registered tools, then the traces kept.
+pub fn state_records(state: &State) -> impl Iterator<Item = Record> {
     let registered = |tool: &Tool| tool.registration.as_ref().map(|known| Event::ToolRegistered(ToolRegistered::clone(known)));
     let tools = state.tools.iter().filter_map(registered);
     let traces = state.executions.closed().all().map(|trace| Event::TraceCompleted(trace.into_owned()));
@@ -186,7 +190,7 @@ pub fn records_of_state(state: &State) -> impl Iterator<Item = Record> {
     })
 }
 
-/// What closes the execution that this fact finishes.
+/// Returns the record that closes the execution finished by `fact`.
 fn closing(fact: &NewRecord, open: &Executions) -> Option<NewRecord> {
     let Event::ExecutionFinished(finished) = &fact.event else { return None };
     Some(open.get(&finished.execution)?.closing_record(&finished.execution))

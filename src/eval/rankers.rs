@@ -1,4 +1,4 @@
-//! What the product serves, and the plain baselines it is compared with. All rank every tool, ties by id.
+//! The rankers that `discover` is evaluated with: what pml serves, and plain baselines. Each ranks every tool; ties are broken by id.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,11 @@ use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
 use crate::core::rank::intent_index::Reach;
 use crate::core::rank::{Index, Question};
 
-/// For the baseline `memory`: the 50 nearest past runs vote with their similarity to the eighth power, the choice among those tried
-/// that did well over all datasets.
+/// The baseline `memory`: the 50 nearest past runs vote with their similarity to the eighth power, which did well over all datasets
+/// among the values tried.
 const MEMORY: Reach = Reach { runs: 50, power: 8 };
 
+/// A ranker of tools for an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranker {
     Pml,
@@ -34,7 +35,7 @@ impl Ranker {
         }
     }
 
-    /// All tools, the best first.
+    /// Returns all tools, the best first.
     pub fn rank(self, index: &Index, question: &Question) -> Vec<ToolId> {
         let documents = index.documents();
         let none = || vec![0.0; documents.len()];
@@ -59,7 +60,7 @@ impl Ranker {
     }
 }
 
-/// What discover answers; tools it does not mention follow by id.
+/// Returns the tools that `discover` answers, then all others by id.
 fn served(index: &Index, question: &Question) -> Vec<ToolId> {
     let wanted = DiscoverOptions { only: ItemFilter::Tools, score_min: 0.0, limit: usize::MAX };
     let hits = discover(index, question, wanted).hits;

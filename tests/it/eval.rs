@@ -106,14 +106,14 @@ async fn evaluation_learns_from_the_log_that_the_actors_write() {
     let config = Config::load(None, []).unwrap();
     let embedder = embed::open(&config.embedding).unwrap();
     let mut learner = Learner::new(&*embedder, Limits::from(&config));
-    let mut expected = learner.tools(&dataset.tools).unwrap();
+    let mut expected = learner.register_tools(&dataset.tools).unwrap();
 
     let log = Arc::new(MemoryLog::new(Clock::system()));
     let pml = Embedded::start_on(log, &[("TRACE__SETTLE_MS", "0")]).await;
     pml.runtime.publisher.publish(dataset.tools.clone()).await.unwrap();
     pml.runtime.settled().await;
     for trace in &dataset.traces[..20] {
-        let written = learner.trace(trace).unwrap();
+        let written = learner.learn_trace(trace).unwrap();
         let first = written.first().unwrap().fact.time;
         expected.extend(written);
         pml.runtime.publisher.publish(trace.events(first).unwrap()).await.unwrap();
@@ -125,6 +125,6 @@ async fn evaluation_learns_from_the_log_that_the_actors_write() {
         assert_eq!(found, expected);
     }
     assert_eq!(found.len(), expected.len());
-    assert!(learner.finish().predictor.lessons.taken() > 10);
+    assert!(learner.into_state().predictor.lessons.taken() > 10);
     pml.stop().await;
 }

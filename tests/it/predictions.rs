@@ -362,7 +362,7 @@ fn a_prediction_is_explained_by_its_id_or_by_its_question() {
     refused(&json!({"item": "moon:land"}), "item: is not among the outcomes");
     let table = pml().args(["explain", "copy a file", "--after", "fs:read", "--url", server.url()]).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();
-    for part in ["fs:write after fs:read", "follows the last call", "taught by", "lesson"] {
+    for part in ["fs:write after fs:read", "follows the last call", "learnt from", "lesson"] {
         assert!(table.contains(part), "no '{part}' in {table}");
     }
 }

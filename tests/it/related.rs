@@ -108,7 +108,7 @@ fn the_command_says_the_same_with_and_without_a_server() {
     let json = |text: String| -> Value { serde_json::from_str(&text).unwrap() };
     let remote = json(run(["--url", server.url()], &["--json"]));
     let table = run(["--url", server.url()], &[]);
-    for part in ["often after", "fs:write", "provides (observed)", "way: fs:read -> fs:write -> git:commit -> git:push"] {
+    for part in ["often after", "fs:write", "provides (observed)", "path: fs:read -> fs:write -> git:commit -> git:push"] {
         assert!(table.contains(part), "no '{part}' in {table}");
     }
     server.kill9();

@@ -1,5 +1,7 @@
-//! What the connected NATS server does with what it acknowledges. Said plainly: a client cannot see when a server syncs to disk, so
-//! this says what follows from pml's own settings, and reads the server's monitoring page if it is told where.
+//! The NATS check of `pml doctor`: connection, log stream, and when acknowledged records are on disk.
+//!
+//! A client cannot see when a server syncs to disk, so the answer follows from pml's own settings, and from the server's monitoring
+//! page if its address is given.
 
 use serde_json::Value;
 
@@ -10,6 +12,7 @@ use crate::config::{AppendMode, Config};
 use crate::log::{EventLog, Foreign, JetStreamLog};
 use crate::nats::{Nats, StreamKind};
 
+/// Connects to NATS and describes what it finds.
 pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Config) -> Finding {
     let configured: Vec<&str> = config.nats.servers.iter().map(crate::config::Secret::reveal).collect();
     let urls = urls.map_or_else(|| configured.join(","), str::to_owned);
@@ -21,7 +24,7 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
         Err(error) => return Finding::Bad(error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")),
     };
     let (version, cluster) = nats.server();
-    let place = cluster.map_or_else(|| "a single server".to_owned(), |cluster| format!("the cluster '{cluster}'"));
+    let servers = cluster.map_or_else(|| "a single server".to_owned(), |cluster| format!("the cluster '{cluster}'"));
     let jetstream = nats.jetstream().clone();
     let name = nats.stream_name(StreamKind::Log);
     let stream = nats.run(async move { jetstream.get_stream(name).await }).await;
@@ -38,7 +41,7 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
         None => None,
     };
     let durability = durability(config.nats.append, replicas, synced.as_ref());
-    let good = format!("nats-server {version}, {place}; {records}, {replicas} replicas; {durability}");
+    let good = format!("nats-server {version}, {servers}; {records}, {replicas} replicas; {durability}");
     if stream.is_err() {
         return Finding::Good(good);
     }
@@ -52,15 +55,15 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
     }
 }
 
-/// What others put into the log stream. Reads all of it.
+/// Reads the whole log stream; returns the messages in it that are no records.
 async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<Foreign> {
     let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?;
-    // Whatever is asked for: the answer needs every id.
+    // Any lookup will do: it makes the log read every id.
     log.find(Clock::system().fresh_id()).await?;
     Ok(log.foreign())
 }
 
-/// How a server syncs, in its own words.
+/// The sync setting of a server.
 enum Sync {
     Always,
     Every(String),
@@ -104,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_about_durability_follows_from_the_settings() {
+    fn the_durability_text_follows_from_the_settings() {
         let check = |append, replicas, sync: Option<Sync>, expected: &str| {
             let said = durability(append, replicas, sync.as_ref());
             assert!(said.contains(expected), "{said}");

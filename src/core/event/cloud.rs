@@ -1,7 +1,7 @@
-//! The CloudEvents 1.0 envelope: structured JSON, and the attributes as `ce-` headers (binary mode).
+//! The CloudEvents 1.0 envelope in structured mode (JSON) and in binary mode (`ce-` headers and a body).
 //!
 //! `type` is `pml.<kind>`, `dataschema` ends in `/v<version>` (the current version if it is left out), `id` is the record id,
-//! `causation` is an extension. In what pml sends, `seq` and `recordedat` are extensions too.
+//! `causation` is an extension; records that pml sends have the extensions `seq` and `recordedat` too.
 
 mod batch;
 
@@ -26,7 +26,7 @@ pub const BATCH: &str = "application/cloudevents-batch+json";
 pub const HEADER_PREFIX: &str = "ce-";
 
 const SPEC_VERSION: &str = "1.0";
-/// Longest id of a refused event that is told back to its sender; what a record is known by has 36 bytes at most.
+/// Longest id of a refused event that is returned to its sender; valid ids have at most 36 bytes.
 const GIVEN_ID_BYTES_MAX: usize = 256;
 
 /// The context attributes pml reads; others are allowed by CloudEvents and ignored.
@@ -60,7 +60,7 @@ pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusa
     attributes.into_record(data, now)
 }
 
-/// The id of an event that cannot be read otherwise, as its sender wrote it. Nothing else of the event is kept while it is looked for.
+/// Returns the id of an event that cannot be read otherwise, as its sender wrote it. Nothing else of the event is allocated.
 pub fn given_id(bytes: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Given<'a> {
@@ -71,7 +71,7 @@ pub fn given_id(bytes: &[u8]) -> Option<String> {
     (id.len() <= GIVEN_ID_BYTES_MAX).then(|| id.to_string())
 }
 
-/// Reads a record as [`recorded_to_structured`] writes it: the fact, and when a log took it.
+/// Reads what [`recorded_to_structured`] writes: a fact and the time it was recorded.
 pub fn recorded_from_structured(bytes: &[u8]) -> Result<(NewRecord, Timestamp), Refusal> {
     let text = utf8(bytes, "event")?;
     let mut attributes: Attributes<'_> = codec::parse_json_at("", text)?;
@@ -104,7 +104,7 @@ pub fn from_binary<'a>(
     attributes.into_record(Some(utf8(body, "data")?), now)
 }
 
-/// Header values may carry any character as `%XX` (HTTP binding 3.1.3.2); a percent sign that is no such escape stands for itself.
+/// Decodes `%XX` in a header value (HTTP binding 3.1.3.2). A percent sign that begins no such escape is kept.
 fn percent_decoded(value: &str) -> Cow<'_, str> {
     if !value.contains('%') {
         return Cow::Borrowed(value);
@@ -120,7 +120,7 @@ fn percent_decoded(value: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&decoded).into_owned())
 }
 
-/// Puts the two halves of a binary event back into one structured text, whether or not they make sense.
+/// Joins the headers and the body of a binary event into one structured text, without checking them.
 pub fn join_binary<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![b'{'];
     for (name, value) in headers {
@@ -194,7 +194,7 @@ fn parse_version(kind: Kind, dataschema: Option<&str>) -> Result<u8, Refusal> {
     }
 }
 
-/// The event as structured JSON, as an agent would send it.
+/// Writes a fact as structured JSON, as an agent would send it.
 pub fn to_structured(fact: &NewRecord) -> Value {
     let mut members = Map::new();
     for (name, value) in attributes(fact) {
@@ -205,7 +205,7 @@ pub fn to_structured(fact: &NewRecord) -> Value {
     Value::Object(members)
 }
 
-/// A record of the log as structured JSON, with its position.
+/// Writes a record as structured JSON, with its position and the time it was recorded.
 pub fn record_to_structured(record: &Record) -> Value {
     let mut value = to_structured(&record.fact);
     value["seq"] = json!(record.seq.0);
@@ -213,7 +213,7 @@ pub fn record_to_structured(record: &Record) -> Value {
     value
 }
 
-/// A fact on its way into a log, as structured JSON: with the time it was taken, and without a position, which the log gives.
+/// Writes a fact to be appended to a log as structured JSON: with the time of recording, without a position, which the log assigns.
 pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
     let mut attributes = attributes(fact);
     attributes.push(("recordedat", recorded_at.to_string()));
@@ -233,7 +233,7 @@ pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u
     bytes
 }
 
-/// The event in binary mode: `ce-` headers and the data as JSON.
+/// Writes a fact in binary mode: `ce-` headers, and the data as JSON.
 pub fn to_binary(fact: &NewRecord) -> (Vec<(String, String)>, Vec<u8>) {
     let headers = attributes(fact).into_iter().map(|(name, value)| (format!("{HEADER_PREFIX}{name}"), value)).collect();
     (headers, codec::to_json(&fact.event).to_string().into_bytes())

@@ -1,4 +1,4 @@
-//! Takes secrets out of an event that is within the limits, and cuts what is stored in part only.
+//! Removal of secrets from an event that is within the limits, and truncation of texts that are stored in part.
 
 use super::Limits;
 use crate::core::event::{CapabilityDeclared, Event, Json, NewRecord, StepFinished, ToolRegistered};
@@ -6,8 +6,8 @@ use crate::core::id::{ExecutionId, SessionId};
 use crate::core::redact::{self, Redactor};
 use crate::core::refusal::Refusal;
 
-/// An id that holds a secret is refused: redacted, it would be the same as others.
-pub(super) fn ids(record: &NewRecord, redactor: &Redactor) -> Result<(), Refusal> {
+/// Refuses an event whose ids hold a secret: redacted, different ids would become equal.
+pub(super) fn check_ids(record: &NewRecord, redactor: &Redactor) -> Result<(), Refusal> {
     let check = |field: &str, id: Option<&str>| match id.and_then(|id| redactor.text(id)) {
         Some(_) => Err(Refusal::invalid(field, "holds what looks like a secret, which an id cannot")),
         None => Ok(()),
@@ -25,25 +25,26 @@ pub(super) fn ids(record: &NewRecord, redactor: &Redactor) -> Result<(), Refusal
     }
 }
 
-pub(super) fn texts(record: &mut NewRecord, limits: &Limits) {
+/// Redacts all texts of an event, and truncates those with a limit of `string_bytes_max`.
+pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
     let redactor = &limits.redactor;
     if let Some(source) = redactor.text(&record.source) {
         record.source = source.into();
     }
     match &mut record.event {
-        Event::ToolRegistered(tool) => tool_texts(tool, redactor),
+        Event::ToolRegistered(tool) => clean_tool(tool, redactor),
         Event::ExecutionStarted(started) => {
             redactor.clean(&mut started.intent);
-            optional(&mut started.agent, redactor);
+            clean_optional(&mut started.agent, redactor);
         }
-        Event::StepStarted(step) => json(&mut step.arguments, redactor, limits.string_bytes_max),
-        Event::StepFinished(step) => step_texts(step, limits),
+        Event::StepStarted(step) => clean_json(&mut step.arguments, redactor, limits.string_bytes_max),
+        Event::StepFinished(step) => clean_step(step, limits),
         Event::ExecutionFinished(finished) => {
-            optional(&mut finished.error, redactor);
-            optional(&mut finished.code, redactor);
+            clean_optional(&mut finished.error, redactor);
+            clean_optional(&mut finished.code, redactor);
         }
-        Event::CapabilityDeclared(capability) => capability_texts(capability, redactor),
-        // They hold ids only, or are written by pml itself.
+        Event::CapabilityDeclared(capability) => clean_capability(capability, redactor),
+        // These hold ids only, or are written by pml itself.
         Event::ToolRemoved(_)
         | Event::FeedbackGiven(_)
         | Event::TemplateLoaded(_)
@@ -54,39 +55,39 @@ pub(super) fn texts(record: &mut NewRecord, limits: &Limits) {
     }
 }
 
-fn tool_texts(tool: &mut ToolRegistered, redactor: &Redactor) {
+fn clean_tool(tool: &mut ToolRegistered, redactor: &Redactor) {
     redactor.clean(&mut tool.name);
     redactor.clean(&mut tool.description);
-    json(&mut tool.input_schema, redactor, usize::MAX);
-    json(&mut tool.output_schema, redactor, usize::MAX);
+    clean_json(&mut tool.input_schema, redactor, usize::MAX);
+    clean_json(&mut tool.output_schema, redactor, usize::MAX);
     if let Some(annotations) = &mut tool.annotations {
-        optional(&mut annotations.title, redactor);
+        clean_optional(&mut annotations.title, redactor);
     }
 }
 
-fn step_texts(step: &mut StepFinished, limits: &Limits) {
-    optional(&mut step.error_kind, &limits.redactor);
+fn clean_step(step: &mut StepFinished, limits: &Limits) {
+    clean_optional(&mut step.error_kind, &limits.redactor);
     if let Some(summary) = &mut step.result_summary {
         limits.redactor.clean(summary);
         redact::cut(summary, limits.string_bytes_max);
     }
-    json(&mut step.arguments, &limits.redactor, limits.string_bytes_max);
+    clean_json(&mut step.arguments, &limits.redactor, limits.string_bytes_max);
 }
 
-fn capability_texts(capability: &mut CapabilityDeclared, redactor: &Redactor) {
+fn clean_capability(capability: &mut CapabilityDeclared, redactor: &Redactor) {
     redactor.clean(&mut capability.name);
     redactor.clean(&mut capability.description);
-    optional(&mut capability.code, redactor);
-    json(&mut capability.parameters_schema, redactor, usize::MAX);
+    clean_optional(&mut capability.code, redactor);
+    clean_json(&mut capability.parameters_schema, redactor, usize::MAX);
 }
 
-fn optional(text: &mut Option<String>, redactor: &Redactor) {
+fn clean_optional(text: &mut Option<String>, redactor: &Redactor) {
     if let Some(text) = text {
         redactor.clean(text);
     }
 }
 
-fn json(json: &mut Option<Json>, redactor: &Redactor, string_len_max: usize) {
+fn clean_json(json: &mut Option<Json>, redactor: &Redactor, string_len_max: usize) {
     if let Some(clean) = json.as_ref().and_then(|json| redactor.json(json, string_len_max)) {
         *json = Some(clean);
     }

@@ -6,6 +6,7 @@
 
 use imbl::{OrdMap, Vector};
 
+use super::metrics::{P_MIN, StepMetrics, StepScore};
 use super::threshold::Thresholds;
 use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::event::{FeedbackGiven, FeedbackTarget, FeedbackVerdict, Outcome, PredictionServed};
@@ -17,10 +18,6 @@ pub const IMPRESSIONS_KEPT: usize = 10_000;
 pub const SCORED_KEPT: usize = 10_000;
 /// Outcomes kept per impression.
 const RANKED_KEPT: usize = 10;
-/// Bins of the calibration error.
-const BINS: usize = 10;
-/// The smallest probability in the log-loss: an unlisted outcome has no probability of its own.
-const P_MIN: f64 = 1e-6;
 
 /// A prediction that was served, as recorded by `prediction.served`.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,17 +45,6 @@ pub struct ScoredImpression {
 
 /// The sizes of the windows that quality is reported over, in scored predictions.
 pub(crate) const WINDOWS: [usize; 3] = [100, 1_000, 10_000];
-
-/// Means over scored predictions.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ScoreWindow {
-    pub n: usize,
-    pub hit1: f64,
-    pub hit3: f64,
-    pub log_loss: f64,
-    /// Expected calibration error of the first outcome, 10 bins.
-    pub calibration_error: f64,
-}
 
 /// `ImpressionScores` holds the impressions kept, which of them are open, and the latest scores.
 #[derive(Clone, Debug, Default)]
@@ -184,27 +170,17 @@ impl ImpressionScores {
         self.total
     }
 
-    /// The means over the `last` scores, or as many as are kept.
-    #[expect(clippy::cast_precision_loss, reason = "at most SCORED_KEPT")]
-    pub fn window(&self, last: usize) -> ScoreWindow {
+    /// Metrics over the `last` scores, or as many as are kept.
+    pub fn window(&self, last: usize) -> StepMetrics {
         let skipped = self.scored.len().saturating_sub(last);
-        let n = self.scored.len() - skipped;
-        let mut window = ScoreWindow { n, ..ScoreWindow::default() };
-        let mut bins = [0.0; BINS];
-        for scored in self.scored.iter().skip(skipped) {
-            let flag = |holds: bool| f64::from(u8::from(holds));
-            window.hit1 += flag(scored.rank == 1);
-            window.hit3 += flag((1..=3).contains(&scored.rank));
-            window.log_loss -= libm::log(scored.p_right);
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to BINS")]
-            let bin = ((scored.p * BINS as f64) as usize).min(BINS - 1);
-            bins[bin] += scored.p - flag(scored.rank == 1);
-        }
-        window.calibration_error = bins.iter().map(|rest: &f64| rest.abs()).sum();
-        for value in [&mut window.hit1, &mut window.hit3, &mut window.log_loss, &mut window.calibration_error] {
-            *value /= n.max(1) as f64;
-        }
-        window
+        StepMetrics::from_scores(self.scored.iter().skip(skipped).map(ScoredImpression::step_score))
+    }
+}
+
+impl ScoredImpression {
+    fn step_score(&self) -> StepScore {
+        let rank = Some(self.rank as usize).filter(|rank| *rank > 0);
+        StepScore { rank, p_first: self.p, p_right: self.p_right }
     }
 }
 
@@ -287,7 +263,7 @@ mod tests {
             scores.score(&execution(name), Some(a), Seq(8), &mut thresholds);
         }
         assert_eq!(scores.total(), 4);
-        let ScoreWindow { n, hit1, hit3, log_loss, calibration_error } = scores.window(100);
+        let StepMetrics { n, hit1, hit3, log_loss, calibration_error, .. } = scores.window(100);
         assert_eq!((n, hit1, hit3), (4, 0.25, 0.5));
         let expected = -(0.6_f64.ln() + 0.25_f64.ln() + 2.0 * 0.1_f64.ln()) / 4.0;
         assert!((log_loss - expected).abs() < 1e-9 && (calibration_error - 0.35).abs() < 1e-9);
@@ -306,7 +282,7 @@ mod tests {
         for name in ["e1", "e2"] {
             scores.score(&execution(name), Some(Symbol::END), Seq(7), &mut thresholds);
         }
-        assert_eq!((scores.total(), scores.window(10)), (0, ScoreWindow::default()));
+        assert_eq!((scores.total(), scores.window(10)), (0, StepMetrics::default()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! `password=x`, `"token": "x"`, `--api-key x`, `Authorization: Bearer x`, `SECRET_KEY=x`: the value that follows the name of a
-//! secret.
+//! Recognition of values assigned to the name of a secret: `password=x`, `"token": "x"`, `--api-key x`, `Authorization: Bearer x`,
+//! `SECRET_KEY=x`.
 //!
-//! In a sentence (`the token is x`) only a long word that looks random is taken for one. Prose and code also put words after such names (`password: the one you chose`, `token = next_token()`), so the value is looked
-//! at too: what goes on as a sentence, names a type, is to be filled in, or is the result of a call, is no secret.
+//! Prose and code also have words after such names (`password: the one you chose`, `token = next_token()`), so the value is examined
+//! too: the beginning of a sentence, the name of a type, a placeholder and a function call are not secrets. Without a separator
+//! (`the token is x`), only a long word that looks random is one.
 
 use std::ops::Range;
 
@@ -10,12 +11,12 @@ use super::names::{self, Degree};
 use super::text::is_placeholder;
 use super::tokens;
 
-/// Longest name that is looked at, on each side of the place where it was noticed.
+/// Longest part of a name that is read on each side of the gram.
 const NAME_LEN_MAX: usize = 64;
-/// Spaces between a name, its separator and its value.
+/// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 8;
-/// Words that stand for a value in descriptions and code.
-const NO_SECRETS: [&str; 36] = [
+/// Words that are not secrets: they stand for a value in descriptions and code.
+const HARMLESS_WORDS: [&str; 36] = [
     "a",
     "an",
     "any",
@@ -53,12 +54,12 @@ const NO_SECRETS: [&str; 36] = [
     "undefined",
     "your",
 ];
-/// Schemes after which a header's secret begins.
+/// Schemes that precede the secret in a header.
 const SCHEMES: [&str; 8] = ["bearer", "basic", "token", "digest", "negotiate", "apikey", "key", "aws4-hmac-sha256"];
 
-/// How a name and its value are joined.
+/// The separator between a name and its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Link {
+enum Separator {
     /// `=`, `:=`, `=>`
     Equals,
     Colon,
@@ -68,8 +69,8 @@ enum Link {
     Words,
 }
 
-/// The value of the secret whose name stands at `at`.
-pub(super) fn value(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
+/// Returns the value of the secret whose name is at `at`.
+pub(super) fn value_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let left = bytes[floor..at].iter().rev().take(NAME_LEN_MAX).take_while(|byte| part(byte)).count();
@@ -77,38 +78,40 @@ pub(super) fn value(text: &str, at: usize, floor: usize) -> Option<Range<usize>>
     let (start, end) = (at - left, at + right);
     let name = text.get(start..end)?;
     let degree = names::degree(name)?;
-    let (link, from) = link(text, end, name.starts_with("--"))?;
-    let environment = link == Link::Equals && is_environment(text, start, name);
-    let value = Value::read(text, from, environment)?;
+    let (separator, from) = separator(text, end, name.starts_with("--"))?;
+    let environment = separator == Separator::Equals && is_environment(text, start, name);
+    let value = AssignedValue::read(text, from, environment)?;
     let shown = text.get(value.range.clone())?;
-    let is_secret = match (degree, link) {
-        (_, Link::Words) => is_random_word(shown),
-        (Degree::Strong, _) => value.is_secret(text, shown, name, link),
-        (Degree::Short, _) => link != Link::Colon && !is_plain(shown) && value.is_secret(text, shown, name, link),
+    let is_secret = match (degree, separator) {
+        (_, Separator::Words) => is_random_word(shown),
+        (Degree::Strong, _) => value.is_secret(text, shown, name, separator),
+        (Degree::Short, _) => {
+            separator != Separator::Colon && !is_plain(shown) && value.is_secret(text, shown, name, separator)
+        }
         (Degree::Weak, _) => tokens::is_random(shown),
     };
     is_secret.then(|| if names::is_whole_line(name) { value.whole_line(text) } else { value.with_scheme(text, shown) })
 }
 
-/// How `name`, which ends at `end`, is joined with what follows, and where that begins.
-fn link(text: &str, end: usize, flag: bool) -> Option<(Link, usize)> {
+/// Returns the separator after the name that ends at `end`, and the start of the value.
+fn separator(text: &str, end: usize, flag: bool) -> Option<(Separator, usize)> {
     let bytes = text.as_bytes();
     let closed =
         bytes[end..].iter().take(SPACES_MAX).take_while(|byte| matches!(byte, b'\\' | b'"' | b'\'' | b'`' | b']')).count();
     let after = skip_spaces(bytes, end + closed);
-    let (link, next) = match bytes.get(after..)? {
+    let (separator, next) = match bytes.get(after..)? {
         [b':', b':' | b'/', ..] => return None,
-        [b':', b'=', ..] | [b'=', b'>' | b'=' | b'~', ..] => (Link::Equals, after + 2),
-        [b'=', ..] => (Link::Equals, after + 1),
-        [b':', ..] => (Link::Colon, after + 1),
-        _ if closed == 0 && after > end && flag => (Link::Flag, after),
-        _ if closed == 0 && after > end => (Link::Words, after + copula(&bytes[after..])),
+        [b':', b'=', ..] | [b'=', b'>' | b'=' | b'~', ..] => (Separator::Equals, after + 2),
+        [b'=', ..] => (Separator::Equals, after + 1),
+        [b':', ..] => (Separator::Colon, after + 1),
+        _ if closed == 0 && after > end && flag => (Separator::Flag, after),
+        _ if closed == 0 && after > end => (Separator::Words, after + copula(&bytes[after..])),
         _ => return None,
     };
-    Some((link, skip_spaces(bytes, next)))
+    Some((separator, skip_spaces(bytes, next)))
 }
 
-/// The length of "is " or "was ", if `bytes` begin with it.
+/// Returns the length of a leading "is ", "was " or "to ".
 fn copula(bytes: &[u8]) -> usize {
     [&b"is "[..], b"was ", b"is: ", b"to "].iter().find(|word| bytes.starts_with(word)).map_or(0, |word| word.len())
 }
@@ -117,26 +120,27 @@ fn skip_spaces(bytes: &[u8], from: usize) -> usize {
     from + bytes[from..].iter().take(SPACES_MAX).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// Whether `name` is an environment variable at the beginning of its line; its value then ends with the word.
+/// Whether `name` is an environment variable at the start of a line; then its value ends at the next space.
 fn is_environment(text: &str, start: usize, name: &str) -> bool {
     let upper = name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     let before = text[..start].trim_end_matches(' ');
     upper && (before.is_empty() || before.ends_with(['\n', ';']) || before.ends_with("export") || before.ends_with("env"))
 }
 
-/// Whether `word` is what a short name has as a value in prose and code: letters in one case, or a number.
+/// Whether `word` is an ordinary value in prose and code: lowercase letters, or a number.
 fn is_plain(word: &str) -> bool {
     let number = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     number || word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte == b'.')
 }
 
-struct Value {
+/// The value after a separator.
+struct AssignedValue {
     range: Range<usize>,
     quoted: bool,
 }
 
-impl Value {
-    /// The value that begins at `from`: up to the closing quote, or to the end of the word.
+impl AssignedValue {
+    /// Reads the value that begins at `from`, up to the closing quote or the end of the word.
     fn read(text: &str, from: usize, environment: bool) -> Option<Self> {
         let bytes = text.as_bytes();
         let escapes = bytes.get(from..)?.iter().take(SPACES_MAX).take_while(|byte| **byte == b'\\').count();
@@ -150,7 +154,7 @@ impl Value {
         let start = if quote.is_some() { from + escapes + 1 } else { from };
         let ends =
             |byte: &u8| byte.is_ascii_whitespace() || b"\"'`\\<>".contains(byte) || !environment && b"&,;|)}]".contains(byte);
-        // A placeholder such as `<token>` or `{token}` is a word of its own.
+        // A placeholder such as `<token>` or `{token}` includes its brackets.
         let open = bytes[start..].iter().take_while(|byte| matches!(byte, b'<' | b'{' | b'$' | b'(')).count();
         let len = bytes[start + open..].iter().position(ends).unwrap_or(bytes.len() - start - open);
         let mut end = start + open + len;
@@ -160,8 +164,8 @@ impl Value {
         (end > start).then_some(Self { range: start..end, quoted: false })
     }
 
-    fn is_secret(&self, text: &str, shown: &str, name: &str, link: Link) -> bool {
-        let harmless = |word: &str| NO_SECRETS.iter().any(|entry| word.eq_ignore_ascii_case(entry));
+    fn is_secret(&self, text: &str, shown: &str, name: &str, separator: Separator) -> bool {
+        let harmless = |word: &str| HARMLESS_WORDS.iter().any(|entry| word.eq_ignore_ascii_case(entry));
         let word = shown.trim_end_matches(['.', ':', '!', '?']);
         if harmless(word) || is_placeholder(shown) || names::is_count(name) && is_number(shown) || is_same(name, word) {
             return false;
@@ -177,7 +181,7 @@ impl Value {
         if next == Some(b'(') || shown.contains(['(', '[']) && !shown.starts_with(['$', '#']) {
             return false;
         }
-        link != Link::Colon || !self.is_prose(text, word)
+        separator != Separator::Colon || !self.is_prose(text, word)
     }
 
     /// Whether the value is a word of a sentence: letters only, with another word after it.
@@ -191,7 +195,7 @@ impl Value {
         !scheme && letters(word) && goes_on
     }
 
-    /// The secret is what follows the name of a scheme.
+    /// Returns the word after the name of a scheme if the value is one, else the value.
     fn with_scheme(self, text: &str, shown: &str) -> Range<usize> {
         let scheme = SCHEMES.iter().any(|scheme| shown.eq_ignore_ascii_case(scheme));
         let rest = &text.as_bytes()[self.range.end..];
@@ -203,7 +207,7 @@ impl Value {
         start..start + rest[1..].iter().take_while(|byte| word(byte)).count()
     }
 
-    /// The rest of the line, or up to the quote that ends it; the name of the scheme stays.
+    /// Returns the rest of the line, up to a quote, without the name of a scheme.
     fn whole_line(self, text: &str) -> Range<usize> {
         if self.quoted {
             return self.range;
@@ -217,7 +221,7 @@ impl Value {
     }
 }
 
-/// Where the quote that opened before `bytes` is closed, on the same line. `escapes` backslashes stood before it.
+/// Returns the position of the closing quote on the same line. `escapes` backslashes came before the opening one.
 fn closing(bytes: &[u8], quote: u8, escapes: usize) -> Option<usize> {
     let mut run = 0;
     for (at, byte) in bytes.iter().enumerate() {
@@ -235,12 +239,12 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'_'))
 }
 
-/// Without the signs that end a sentence.
+/// Whether `word` looks random, without the punctuation that ends a sentence.
 fn is_random_word(word: &str) -> bool {
     tokens::is_random(word.trim_end_matches(['.', ':', '!', '?']))
 }
 
-/// `password=password` hands a variable on.
+/// Whether name and value are the same, as in `password=password`, which passes a variable on.
 fn is_same(name: &str, word: &str) -> bool {
     let last = name.rsplit(['.', '-']).next().unwrap_or_default();
     let given = word.rsplit('.').next().unwrap_or_default();

@@ -1,29 +1,30 @@
-//! Secrets in JSON: members with the name of a secret lose their value, all other texts are redacted as text.
+//! Redaction of JSON: the values of members with the name of a secret are replaced, all other strings are redacted as text.
 //!
-//! A JSON Schema describes secrets without holding them: `properties: {password: {type: string}}` stays, but what it gives as default,
-//! example, constant or choice goes. Truth values and null are never secrets; numbers are, unless the name says that they count.
+//! A JSON Schema describes secrets without holding them: `properties: {password: {type: string}}` is kept, but its default, examples,
+//! constant and enumerated values are replaced. Booleans and null are never secrets; numbers are, unless the name is that of a count.
 
 use serde_json::{Map, Value};
 
 use super::names::{self, Degree};
 use super::{REDACTED, Redactor, cut};
 
-/// JSON within strings within JSON is followed this deep; below it, it is text.
+/// How many levels of JSON within strings are parsed; deeper ones are redacted as text.
 const NESTED_MAX: usize = 3;
 /// Members of a JSON Schema that hold properties by name.
 const PROPERTIES: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Members of a JSON Schema that hold values.
 const VALUES: [&str; 5] = ["default", "const", "example", "examples", "enum"];
 /// Members of a JSON Schema that hold schemas of the same thing.
-const SAME: [&str; 5] = ["anyOf", "oneOf", "allOf", "items", "additionalProperties"];
+const SUBSCHEMAS: [&str; 5] = ["anyOf", "oneOf", "allOf", "items", "additionalProperties"];
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
+/// `Walk` redacts one JSON value in place.
 pub(super) struct Walk<'a> {
     redactor: &'a Redactor,
     string_len_max: usize,
-    /// How many strings of JSON this one is in.
+    /// The number of JSON strings around this value.
     nested: usize,
-    /// Whether something was replaced or cut.
+    /// Whether anything was replaced or truncated.
     pub(super) changed: bool,
 }
 
@@ -32,6 +33,7 @@ impl<'a> Walk<'a> {
         Self { redactor, string_len_max, nested: 0, changed: false }
     }
 
+    /// Redacts a value of any type.
     pub(super) fn value(&mut self, value: &mut Value) {
         match value {
             Value::Object(members) => self.members(members),
@@ -41,7 +43,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The text of a string: JSON as JSON, everything else as text.
+    /// Returns a string without its secrets; `None` if it holds none. A string that is JSON is redacted as JSON.
     pub(super) fn text(&mut self, text: &str) -> Option<String> {
         if self.nested < NESTED_MAX
             && let Some(mut value) = parsed(text)
@@ -68,14 +70,12 @@ impl<'a> Walk<'a> {
 
     fn members(&mut self, members: &mut Map<String, Value>) {
         self.rename(members);
-        // {"name": "Authorization", "value": "..."}, as headers and form fields are often listed.
+        // Headers and form fields are often listed as {"name": "Authorization", "value": "..."}.
         let named = ["name", "key", "header"].iter().find_map(|name| members.get(*name)?.as_str());
         let pair = named.is_some_and(|name| names::degree(name) == Some(Degree::Strong));
         for (name, member) in members.iter_mut() {
             match member {
-                Value::Object(properties)
-                    if PROPERTIES.contains(&name.as_str()) && properties.values().all(is_schema_place) =>
-                {
+                Value::Object(properties) if PROPERTIES.contains(&name.as_str()) && properties.values().all(may_be_schema) => {
                     for (property, schema) in properties.iter_mut() {
                         self.schema(schema, names::degree(property) == Some(Degree::Strong));
                     }
@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A list may be a command line: `["--password", "x"]`.
+    /// Redacts a list, which may be a command line: `["--password", "x"]`.
     fn items(&mut self, items: &mut [Value]) {
         let mut flag = false;
         for item in items {
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
                 for (name, member) in members.iter_mut() {
                     match name.as_str() {
                         name if VALUES.contains(&name) => self.hide_each(member),
-                        name if SAME.contains(&name) => self.schema(member, true),
+                        name if SUBSCHEMAS.contains(&name) => self.schema(member, true),
                         _ => self.value(member),
                     }
                 }
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A member's name may itself be a secret: `{"ghp_...": "build"}`.
+    /// Redacts the names of members, which may hold secrets too: `{"ghp_...": "build"}`.
     fn rename(&mut self, members: &mut Map<String, Value>) {
         let renamed: Vec<(String, String)> =
             members.keys().filter_map(|name| Some((name.clone(), self.redactor.running_text(name)?))).collect();
@@ -162,14 +162,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The object or list that `text` is.
+/// Parses `text` if it is a JSON object or list.
 fn parsed(text: &str) -> Option<Value> {
     let trimmed = text.trim_ascii();
     let holds = |open: char, close: char| trimmed.starts_with(open) && trimmed.ends_with(close);
     (holds('{', '}') || holds('[', ']')).then(|| serde_json::from_str(trimmed).ok()).flatten()
 }
 
-fn is_schema_place(value: &Value) -> bool {
+fn may_be_schema(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Bool(_))
 }
 

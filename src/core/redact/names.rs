@@ -1,24 +1,24 @@
-//! Which names say that what they name is a secret.
+//! Classification of names: whether a name such as `password` or `api_key` marks its value as a secret.
 //!
 //! A name is split into words at everything that is neither letter nor digit, and where camel case begins a word: `X-Api-Key`,
 //! `api_key` and `apiKey` are the same two words. Short words count only as whole words, so `passenger`, `author`, `keyboard` and
-//! `monkey` are no secrets; `tokenizer` and `secretary` are none either.
+//! `monkey` do not name secrets; nor do `tokenizer` and `secretary`.
 
-/// Words kept of one name; a longer one is judged by its last words.
+/// Words of a name that are considered; of a longer name, the last ones.
 const WORDS_MAX: usize = 8;
 
-/// How sure a name is.
+/// How strongly a name marks its value as a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Degree {
-    /// `password`, `api_key`, `Authorization`: whatever has this name is a secret.
+    /// `password`, `api_key`, `Authorization`: any value is a secret.
     Strong,
-    /// `key`, `pass`, `auth`: a text that has this name as a member of JSON is a secret; in running text it must look like one.
+    /// `key`, `pass`, `auth`: a string member of JSON with this name is a secret; a value in running text must also look like one.
     Short,
-    /// `sig`, `signature`: only what looks like a secret is one.
+    /// `sig`, `signature`: only a value that looks random is a secret.
     Weak,
 }
 
-/// Secret wherever they end a word: `userpassword`, `clientsecret`, `accesstoken`.
+/// Endings of words that name secrets: `userpassword`, `clientsecret`, `accesstoken`.
 const ENDINGS: [&str; 21] = [
     "password",
     "passwords",
@@ -42,9 +42,9 @@ const ENDINGS: [&str; 21] = [
     "credentials",
     "creds",
 ];
-/// Secret as whole words.
+/// Whole words that name secrets.
 const WORDS: [&str; 2] = ["pwd", "jwt"];
-/// What a key is a secret for: `api_key`, `SECRET_ACCESS_KEY`. A primary, sort, cache or public key is none.
+/// Words before `key` that make it a secret: `api_key`, `SECRET_ACCESS_KEY`. A primary, sort, cache or public key is not secret.
 const KEY_OF: [&str; 22] = [
     "access",
     "account",
@@ -69,12 +69,12 @@ const KEY_OF: [&str; 22] = [
     "storage",
     "subscription",
 ];
-/// Whose `pass` or `auth` is a secret: `db_pass`, `basic_auth`. A boarding pass is none.
+/// Words before `pass` or `auth` that make it a secret: `db_pass`, `basic_auth`. A boarding pass is not secret.
 const PASS_OF: [&str; 19] = [
     "admin", "basic", "bind", "db", "database", "ftp", "http", "login", "mail", "my", "mysql", "pg", "postgres", "proxy",
     "redis", "root", "smtp", "ssh", "user",
 ];
-/// A name that ends like this tells something about a secret: `token_type`, `password_policy`, `cookie_name`, `key_id`.
+/// Last words of names that describe a secret without being one: `token_type`, `password_policy`, `cookie_name`.
 const ABOUT: [&str; 40] = [
     "age",
     "algorithm",
@@ -117,7 +117,7 @@ const ABOUT: [&str; 40] = [
     "used",
     "version",
 ];
-/// With one of these, a number is a count: `max_tokens`, `tokens_per_minute`.
+/// Words of names whose numbers are counts: `max_tokens`, `tokens_per_minute`.
 const COUNTS: [&str; 20] = [
     "budget",
     "cached",
@@ -141,9 +141,9 @@ const COUNTS: [&str; 20] = [
     "window",
 ];
 
-/// What `name` says about its value; `None` if nothing.
+/// Returns how strongly `name` marks its value as a secret; `None` if it does not.
 pub(super) fn degree(name: &str) -> Option<Degree> {
-    let words = Words::of(name);
+    let words = Words::split(name);
     let (&last, before) = words.as_slice().split_last()?;
     let is = |word: &str, list: &[&str]| list.iter().any(|entry| word.eq_ignore_ascii_case(entry));
     if is(last, &ABOUT) {
@@ -164,21 +164,21 @@ pub(super) fn degree(name: &str) -> Option<Degree> {
     is(last, &["sig", "signature"]).then_some(Degree::Weak)
 }
 
-/// Whether a number of this name is a count.
+/// Whether a number with this name is a count.
 pub(super) fn is_count(name: &str) -> bool {
-    let words = Words::of(name);
+    let words = Words::split(name);
     words.as_slice().iter().any(|word| COUNTS.iter().any(|count| word.eq_ignore_ascii_case(count)))
 }
 
-/// Whether a header of this name holds a secret up to the end of its line.
+/// Whether the secret of a header with this name extends to the end of the line.
 pub(super) fn is_whole_line(name: &str) -> bool {
-    let words = Words::of(name);
+    let words = Words::split(name);
     let last = words.as_slice().last().copied().unwrap_or_default();
     ["authorization", "cookie"].iter().any(|header| last.eq_ignore_ascii_case(header))
 }
 
 fn has_ending(word: &str) -> bool {
-    // `password1` and `token2` are numbered, not named.
+    // The number in `password1` and `token2` is not part of the word.
     let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
     let ends = |ending: &&str| {
         let start = word.len().checked_sub(ending.len());
@@ -194,7 +194,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(name: &'a str) -> Self {
+    fn split(name: &'a str) -> Self {
         let mut found = Self { words: [""; WORDS_MAX], len: 0 };
         let bytes = name.as_bytes();
         let mut start = 0;

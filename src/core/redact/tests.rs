@@ -6,7 +6,7 @@ fn check(given: &str, expected: &str) {
     let redactor = Redactor::builtin();
     let clean = redactor.text(given).unwrap_or_else(|| given.to_owned());
     assert_eq!(clean, expected, "{given}");
-    assert_eq!(redactor.text(&clean), None, "twice is once: {clean}");
+    assert_eq!(redactor.text(&clean), None, "redaction is idempotent: {clean}");
 }
 
 fn check_json(given: &str, expected: &str) {
@@ -14,7 +14,7 @@ fn check_json(given: &str, expected: &str) {
     let json = Json::from_valid(given);
     let clean = redactor.json(&json, 2_048).unwrap_or(json);
     assert_eq!(clean.as_str(), expected, "{given}");
-    assert!(redactor.json(&clean, 2_048).is_none(), "twice is once: {clean}");
+    assert!(redactor.json(&clean, 2_048).is_none(), "redaction is idempotent: {clean}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Secrets in running text: tokens, PEM blocks, credentials in addresses and headers, and what follows the name of a secret.
+//! Redaction of running text: tokens, PEM blocks, credentials in addresses and headers, and values assigned to the name of a secret.
 //!
-//! One pass from left to right. A shape is looked for only where `grams` says that one may begin, and what was replaced is not
-//! looked at again, so the time is linear in the length of the text.
+//! The text is scanned once from left to right. Secrets are searched for only where `grams` finds that one may begin, and replaced
+//! text is not searched again, so the time is linear in the length of the text.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ const AUTHORITY_LEN_MAX: usize = 8_192;
 /// Longest label of a PEM block, such as `RSA PRIVATE KEY`.
 const LABEL_LEN_MAX: usize = 64;
 
-/// `text` without its secrets; `None` if it holds none.
+/// Returns `text` without its secrets; `None` if it holds none.
 pub(super) fn redact(text: &str) -> Option<String> {
     let mut clean: Option<String> = None;
     let (mut kept, mut from) = (0, 0);
@@ -30,18 +30,18 @@ pub(super) fn redact(text: &str) -> Option<String> {
     Some(clean)
 }
 
-/// The secret that a gram at `at` belongs to. It begins at or after `floor`.
+/// Returns the secret that the gram at `at` belongs to. It begins at or after `floor`.
 fn secret_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
-    let found = tokens::at(text, at, floor)
+    let found = tokens::token_at(text, at, floor)
         .or_else(|| pem_body(text, at))
         .or_else(|| address_password(text, at))
         .or_else(|| scheme_credentials(text, at, floor))
-        .or_else(|| assigned::value(text, at, floor))?;
+        .or_else(|| assigned::value_at(text, at, floor))?;
     let secret = text.get(found.clone())?;
     (!secret.is_empty() && !secret.starts_with(REDACTED)).then_some(found)
 }
 
-/// What stands between the first and the last line of a private key. Without a last line, everything up to the end.
+/// Returns the text between the first and the last line of a private key; without a last line, up to the end of `text`.
 fn pem_body(text: &str, at: usize) -> Option<Range<usize>> {
     let rest = text.get(at..)?.strip_prefix("-BEGIN ")?;
     let label_end = rest.bytes().take(LABEL_LEN_MAX).position(|byte| byte == b'-')?;
@@ -55,7 +55,7 @@ fn pem_body(text: &str, at: usize) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// The password in `scheme://user:password@host`, or all before the `@` where that looks like a token.
+/// Returns the password in `scheme://user:password@host`, or the whole user part if it looks like a token.
 fn address_password(text: &str, at: usize) -> Option<Range<usize>> {
     let start = at + 4;
     let rest = text.get(at + 1..)?.strip_prefix("://")?;
@@ -64,14 +64,14 @@ fn address_password(text: &str, at: usize) -> Option<Range<usize>> {
     let user_end = rest.as_bytes()[..end].iter().rposition(|byte| *byte == b'@')?;
     let user = rest.get(..user_end)?;
     match user.split_once(':') {
-        // A variable to be filled in later is no secret.
+        // A placeholder is not a secret.
         Some((_, password)) if is_placeholder(password) => None,
         Some((name, _)) => Some(start + name.len() + 1..start + user_end),
         None => tokens::is_random(user).then(|| start..start + user_end),
     }
 }
 
-/// What follows `Bearer` or `Basic`, if it cannot be an ordinary word.
+/// Returns the word after `Bearer` or `Basic`, unless it may be an ordinary word.
 fn scheme_credentials(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     if at > floor && bytes[at - 1].is_ascii_alphanumeric() {
@@ -100,7 +100,7 @@ fn scheme_credentials(text: &str, at: usize, floor: usize) -> Option<Range<usize
     secret.then_some(start..end)
 }
 
-/// Whether `word` is base64 of `user:password`, as the scheme `Basic` has it.
+/// Whether `word` is `user:password` in base64, as in the scheme `Basic`.
 fn is_user_and_password(word: &str) -> bool {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),
@@ -127,7 +127,7 @@ fn is_user_and_password(word: &str) -> bool {
     colon
 }
 
-/// Whether `value` is the name of something to be filled in: `${TOKEN}`, `{{token}}`, `<token>`, `%s`, `***`.
+/// Whether `value` is a placeholder: `${TOKEN}`, `{{token}}`, `<token>`, `%s`, `***`.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let between = |open: &str, close: char| value.starts_with(open) && value.ends_with(close);
     let variable = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');

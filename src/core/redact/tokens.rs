@@ -1,8 +1,8 @@
-//! Secrets that show by themselves what they are: tokens with a provider's public prefix, JSON web tokens, bot tokens.
+//! Recognition of tokens by their form: tokens with the public prefix of a provider, JSON web tokens, bot tokens.
 
 use std::ops::Range;
 
-/// What the characters after a prefix are.
+/// The characters that may follow a prefix.
 #[derive(Clone, Copy)]
 enum Body {
     Alphanumeric,
@@ -26,7 +26,7 @@ impl Body {
     }
 }
 
-/// Prefix, what follows it, and how much of it at least. As the providers publish them for secret scanners.
+/// Prefix, the characters after it, and their least number, as the providers publish them for secret scanners.
 const PREFIXES: &[(&str, Body, usize)] = &[
     ("AKIA", Body::Upper, 16), // Amazon
     ("ASIA", Body::Upper, 16),
@@ -115,13 +115,13 @@ const PREFIXES: &[(&str, Body, usize)] = &[
     ("vcp_", Body::Alphanumeric, 20),  // Vercel
     ("OCGR", Body::Alphanumeric, 30),
 ];
-/// Parts of a JSON web token: header, payload, signature; five where it is encrypted.
+/// Least length of the header and of the payload of a JSON web token.
 const JWT_PART_MIN: usize = 8;
-/// A bot token of Telegram: the bot's number, a colon, 35 characters that begin with AA.
+/// Length of the secret in a bot token of Telegram: the bot's number, a colon, 35 characters.
 const BOT_SECRET_LEN: usize = 35;
 
-/// The token that begins at `at`, or around it; nothing before `floor` belongs to it.
-pub(super) fn at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
+/// Returns the token at `at`, which may begin before `at` but not before `floor`.
+pub(super) fn token_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     if bytes.get(at + 1) == Some(&b':') {
         return bot_token(bytes, at, floor);
@@ -136,13 +136,13 @@ pub(super) fn at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
     PREFIXES.iter().find_map(|(prefix, body, min)| {
         let rest = rest.strip_prefix(prefix.as_bytes())?;
         let len = run(rest, *body);
-        // A word such as `sk-learn-compatible-estimators` has no digits; a file name continues.
-        let drawn = rest[..len].iter().any(u8::is_ascii_digit);
-        (len >= *min && drawn).then(|| at..at + prefix.len() + trimmed(&rest[..len]))
+        // A word such as `sk-learn-compatible-estimators` has no digits.
+        let has_digit = rest[..len].iter().any(u8::is_ascii_digit);
+        (len >= *min && has_digit).then(|| at..at + prefix.len() + trimmed(&rest[..len]))
     })
 }
 
-/// Whether a word may begin after `before`. The letter of an escape such as `\n` in unparsed JSON does not belong to it.
+/// Whether a word may begin after `before`. The letter of an escape such as `\n` in unparsed JSON is not part of the word.
 fn begins_word(before: &[u8]) -> bool {
     match before {
         [] | [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -154,12 +154,12 @@ fn run(bytes: &[u8], body: Body) -> usize {
     bytes.iter().position(|byte| !body.holds(*byte)).unwrap_or(bytes.len())
 }
 
-/// Without the full stop of a sentence.
+/// Returns the length without full stops at the end.
 fn trimmed(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1)
 }
 
-/// The length of the JSON web token that `bytes` begin with.
+/// Returns the length of the JSON web token at the start of `bytes`.
 fn web_token(bytes: &[u8]) -> Option<usize> {
     let header = run(bytes, Body::Base64Url);
     let payload = bytes.get(header..)?.strip_prefix(b".").map(|rest| run(rest, Body::Base64Url))?;
@@ -167,7 +167,7 @@ fn web_token(bytes: &[u8]) -> Option<usize> {
     long.then(|| trimmed(&bytes[..run(bytes, Body::Dotted)]))
 }
 
-/// `at` is the last digit of the bot's number.
+/// Returns the bot token whose number ends at `at`.
 fn bot_token(bytes: &[u8], at: usize, floor: usize) -> Option<Range<usize>> {
     let number = bytes[floor..=at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let start = at + 1 - number;
@@ -175,7 +175,7 @@ fn bot_token(bytes: &[u8], at: usize, floor: usize) -> Option<Range<usize>> {
     ((8..=12).contains(&number) && secret >= BOT_SECRET_LEN).then(|| start..at + 2 + secret)
 }
 
-/// Whether `word` looks drawn at random: long, of letters and digits in no order that a name or number has.
+/// Whether `word` looks random: long, with letters and digits mixed as in no name or number.
 pub(super) fn is_random(word: &str) -> bool {
     const LEN_MIN: usize = 16;
     let bytes = word.as_bytes();
@@ -185,7 +185,7 @@ pub(super) fn is_random(word: &str) -> bool {
     if bytes.len() < LEN_MIN || digits == 0 || lower + upper == 0 || !bytes.iter().all(base64) {
         return false;
     }
-    // A name with a number changes between letters and digits once or twice, a random word all the time.
+    // A name with a number changes between letters and digits once or twice, a random word many times.
     let changes = bytes.array_windows().filter(|[one, next]| one.is_ascii_digit() != next.is_ascii_digit()).count();
     changes >= 4 && distinct(bytes) >= 8
 }

@@ -10,7 +10,7 @@ impl State {
     /// Adds an impression. If its execution went on before it was recorded, it is scored at once.
     pub(super) fn add_impression(&mut self, served: &PredictionServed, cause: Option<RecordId>, seq: Seq) {
         let open = served.execution.as_ref().and_then(|execution| self.executions.get(execution));
-        let (calls, next) = open.and_then(|open| open.since(cause)).unzip();
+        let (calls, next) = open.and_then(|open| open.progress_at(cause)).unzip();
         let next = next.flatten().map(|fact| match &fact.event {
             Event::StepFinished(step) => self.find(&step.tool).map(Symbol::call),
             _ => Some(Symbol::END),

@@ -1,4 +1,4 @@
-//! What one trace teaches: use of tools, edges, transitions, a capability (ALGORITHMS 4 and 11).
+//! Learning from one trace: counts of calls, edges, transitions, a capability, the memory of intents (ALGORITHMS 4 and 11).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,7 @@ use crate::core::text::clauses;
 use crate::core::vectors::TextHash;
 
 impl State {
+    /// Folds one trace into all parts of the state. Returns notices of promoted edges and learnt capabilities.
     pub(super) fn learn(&mut self, trace: &TraceCompleted, seq: Seq) -> Vec<Notice> {
         let mut notices = Vec::new();
         let calls: Vec<Node> = trace.steps.iter().map(|step| self.node(&step.tool, seq)).collect();
@@ -41,7 +42,7 @@ impl State {
         notices
     }
 
-    /// The intent, with the calls that succeeded and, if all went well, the capability.
+    /// Adds the run to the memory: its intent, the calls that succeeded and, if the trace did, the capability.
     fn remember(&mut self, trace: &TraceCompleted, calls: &[Node], capability: CapabilityId, seq: Seq) {
         let intent = trace.intent.trim();
         if intent.is_empty() {
@@ -54,8 +55,8 @@ impl State {
         nodes.dedup();
         let TraceCompleted { success, abandoned, execution, .. } = trace;
         let run = IntentRun { calls, success: *success, abandoned: *abandoned, seq, execution };
-        let noted = self.memory.observe(intent, TextHash::compute(intent), &nodes, run);
-        if noted == Observed::Known {
+        let observed = self.memory.observe(intent, TextHash::compute(intent), &nodes, run);
+        if observed == Observed::Known {
             return;
         }
         let hash = self.vectors.want(intent);
@@ -65,9 +66,9 @@ impl State {
         for clause in clauses(intent) {
             self.vectors.want(clause);
         }
-        if let Observed::Evicted(gone) = noted {
-            self.vectors.release(TextHash::compute(&gone));
-            for clause in clauses(&gone) {
+        if let Observed::Evicted(evicted) = observed {
+            self.vectors.release(TextHash::compute(&evicted));
+            for clause in clauses(&evicted) {
                 self.vectors.release(TextHash::compute(clause));
             }
         }
@@ -85,19 +86,19 @@ impl State {
     }
 }
 
-/// Data flow as pairs of positions. Steps of a trace stand after what they depend on.
+/// Returns the data flow as pairs of step positions. Steps come after the steps they depend on.
 fn data_flow(trace: &TraceCompleted) -> Vec<(usize, usize)> {
     let mut flow = Vec::new();
     let mut earlier: BTreeMap<&StepId, usize> = BTreeMap::new();
     for (to, step) in trace.steps.iter().enumerate() {
         flow.extend(step.depends_on.iter().filter_map(|on| earlier.get(on)).map(|from| (*from, to)));
-        // Of several steps of one name, which only a log not written by pml has, the first is meant.
+        // Step ids repeat only in a log not written by pml; then the first step counts.
         earlier.entry(&step.step).or_insert(to);
     }
     flow
 }
 
-/// `provides` along the data flow, `sequence` between neighbours in time that no data joins. A pair counts once per trace.
+/// Returns the edges of a trace, each once: `provides` along the data flow, `sequence` between consecutive calls without data flow.
 fn edges(calls: &[Node], flow: &[(usize, usize)]) -> Vec<(Node, Node, EdgeKind)> {
     let provides = flow.iter().map(|&(from, to)| (calls[from], calls[to], EdgeKind::Provides));
     let joined: BTreeSet<usize> = flow.iter().filter(|(from, to)| from + 1 == *to).map(|(_, to)| *to).collect();

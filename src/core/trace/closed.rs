@@ -1,5 +1,5 @@
-//! The executions closed last, oldest first. Those that this state folded are kept as they came; those that a snapshot brought stay
-//! packed, and are unpacked one by one when somebody asks for them: a start need not build a hundred thousand traces.
+//! The latest closed executions with their traces, oldest first. Traces that this state folded are kept as facts; those of a snapshot
+//! stay packed and are unpacked one by one on request, so that a start need not build a hundred thousand traces.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -14,25 +14,26 @@ use crate::core::event::{Event, NewRecord, TraceCompleted};
 use crate::core::hash::fnv1a;
 use crate::core::id::ExecutionId;
 
-/// Traces as a snapshot holds them, by row.
+/// Packed traces of a snapshot, by row.
 pub trait PackedTraces: Any + fmt::Debug + Send + Sync {
-    /// The trace in a row. Whoever made the pack has checked that every row can be unpacked.
+    /// Unpacks the trace of a row. The implementor has checked that every row can be unpacked.
     fn unpack(&self, row: usize) -> TraceCompleted;
 }
 
-/// Which execution stands in which row of a pack.
+/// `TracePack` holds packed traces with an index of their execution ids.
 #[derive(Debug)]
-pub struct Pack {
-    /// The ids of all rows, one after the other, and where each ends.
+pub struct TracePack {
+    /// The ids of all rows, concatenated.
     ids: String,
+    /// By row: the end of its id in `ids`.
     ends: Vec<usize>,
-    /// By the hash of the id.
+    /// Hash of the id and row, sorted.
     rows: Vec<(u64, u32)>,
     traces: Arc<dyn PackedTraces>,
 }
 
-impl Pack {
-    /// `ends[row]` is where the id of that row ends in `ids`; it begins where the one before ends.
+impl TracePack {
+    /// Indexes the ids: the id of a row ends at `ends[row]` in `ids` and begins at the end of the one before.
     pub fn new(ids: String, ends: Vec<usize>, traces: Arc<dyn PackedTraces>) -> Self {
         let mut rows = Vec::with_capacity(ends.len());
         let mut from = 0;
@@ -57,36 +58,39 @@ impl Pack {
     }
 }
 
+/// `ClosedExecutions` holds the latest [`TRACES_KEPT`] closed executions.
 #[derive(Clone, Debug, Default)]
-pub struct Closed {
-    /// With the fact that closed it, a completed trace.
+pub struct ClosedExecutions {
+    /// By execution: the fact that closed it, a completed trace.
     folded: ByExecution<Arc<NewRecord>>,
     /// The keys of `folded`, oldest first.
     order: Vector<ExecutionId>,
-    /// Older than all of `folded`; rows before the number are forgotten.
-    packed: Option<(Arc<Pack>, usize)>,
+    /// The pack of a snapshot, older than all of `folded`, and the number of its first rows that are dropped.
+    packed: Option<(Arc<TracePack>, usize)>,
 }
 
-impl Closed {
-    /// What a snapshot brought.
-    pub fn packed(pack: Pack) -> Self {
+impl ClosedExecutions {
+    /// Creates the closed executions of a snapshot.
+    pub fn packed(pack: TracePack) -> Self {
         Self { packed: Some((Arc::new(pack), 0)), ..Self::default() }
     }
 
-    /// The pack this one began with, and how many of its rows are forgotten.
+    /// Returns the pack of the snapshot, and the number of its rows that are dropped.
     pub fn pack(&self) -> Option<(&dyn PackedTraces, usize)> {
-        self.packed.as_ref().map(|(pack, gone)| (pack.traces.as_ref(), *gone))
+        self.packed.as_ref().map(|(pack, dropped)| (pack.traces.as_ref(), *dropped))
     }
 
-    /// Those that are not packed, oldest first.
+    /// Returns the traces that are not packed, oldest first.
     pub fn folded(&self) -> impl Iterator<Item = &TraceCompleted> {
-        self.order.iter().map(|execution| trace_of(&self.folded[execution]))
+        self.order.iter().map(|execution| completed_trace(&self.folded[execution]))
     }
 
-    /// All of them, oldest first.
+    /// Returns all traces, oldest first.
     pub fn all(&self) -> impl Iterator<Item = Cow<'_, TraceCompleted>> {
-        let packed =
-            self.packed.iter().flat_map(|(pack, gone)| (*gone..pack.ends.len()).map(|row| Cow::Owned(pack.traces.unpack(row))));
+        let packed = self
+            .packed
+            .iter()
+            .flat_map(|(pack, dropped)| (*dropped..pack.ends.len()).map(|row| Cow::Owned(pack.traces.unpack(row))));
         packed.chain(self.folded().map(Cow::Borrowed))
     }
 
@@ -94,14 +98,14 @@ impl Closed {
         self.folded.contains_key(execution) || self.packed_row(execution).is_some()
     }
 
-    fn packed_row(&self, execution: &ExecutionId) -> Option<(&Pack, usize)> {
-        let (pack, gone) = self.packed.as_ref()?;
-        pack.row(execution).filter(|row| row >= gone).map(|row| (&**pack, row))
+    fn packed_row(&self, execution: &ExecutionId) -> Option<(&TracePack, usize)> {
+        let (pack, dropped) = self.packed.as_ref()?;
+        pack.row(execution).filter(|row| row >= dropped).map(|row| (&**pack, row))
     }
 
     pub(super) fn get(&self, execution: &ExecutionId) -> Option<Cow<'_, TraceCompleted>> {
         if let Some(fact) = self.folded.get(execution) {
-            return Some(Cow::Borrowed(trace_of(fact)));
+            return Some(Cow::Borrowed(completed_trace(fact)));
         }
         self.packed_row(execution).map(|(pack, row)| Cow::Owned(pack.traces.unpack(row)))
     }
@@ -110,13 +114,13 @@ impl Closed {
         self.folded.insert(execution.clone(), Arc::clone(trace));
         self.order.push_back(execution.clone());
         if self.len() > TRACES_KEPT {
-            self.forget_oldest();
+            self.drop_oldest();
         }
     }
 
-    fn forget_oldest(&mut self) {
+    fn drop_oldest(&mut self) {
         match &mut self.packed {
-            Some((pack, gone)) if *gone < pack.ends.len() => *gone += 1,
+            Some((pack, dropped)) if *dropped < pack.ends.len() => *dropped += 1,
             _ => {
                 self.packed = None;
                 let oldest = self.order.pop_front().expect("more than TRACES_KEPT entries");
@@ -126,13 +130,13 @@ impl Closed {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.order.len() + self.packed.as_ref().map_or(0, |(pack, gone)| pack.ends.len() - gone)
+        self.order.len() + self.packed.as_ref().map_or(0, |(pack, dropped)| pack.ends.len() - dropped)
     }
 
     pub(super) fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.len());
-        if let Some((pack, gone)) = &self.packed {
-            for row in *gone..pack.ends.len() {
+        if let Some((pack, dropped)) = &self.packed {
+            for row in *dropped..pack.ends.len() {
                 writer.text(pack.id(row));
             }
         }
@@ -142,7 +146,7 @@ impl Closed {
     }
 }
 
-fn trace_of(fact: &NewRecord) -> &TraceCompleted {
+fn completed_trace(fact: &NewRecord) -> &TraceCompleted {
     match &fact.event {
         Event::TraceCompleted(trace) => trace,
         other => unreachable!("an execution is closed by trace.completed, not by {}", other.kind()),
@@ -173,7 +177,7 @@ mod tests {
         }
     }
 
-    fn push(closed: &mut Closed, name: &str) {
+    fn push(closed: &mut ClosedExecutions, name: &str) {
         let trace = trace(name);
         let at = Timestamp::from_micros(0);
         let (id, execution) = (RecordId::derived(at, &[name]), trace.execution.clone());
@@ -190,24 +194,24 @@ mod tests {
         }
     }
 
-    fn packed(names: &[String]) -> Closed {
+    fn packed(names: &[String]) -> ClosedExecutions {
         let ends = names.iter().scan(0, |end, name| {
             *end += name.len();
             Some(*end)
         });
-        Closed::packed(Pack::new(names.concat(), ends.collect(), Arc::new(Names(names.to_vec()))))
+        ClosedExecutions::packed(TracePack::new(names.concat(), ends.collect(), Arc::new(Names(names.to_vec()))))
     }
 
-    fn digest(closed: &Closed) -> StateDigest {
+    fn digest(closed: &ClosedExecutions) -> StateDigest {
         let mut writer = DigestWriter::new();
         closed.digest(&mut writer);
         writer.finish()
     }
 
     #[test]
-    fn packed_and_folded_traces_are_found_and_forgotten_alike() {
+    fn packed_and_folded_traces_are_found_and_dropped_alike() {
         let names: Vec<String> = (0..TRACES_KEPT).map(|number| format!("e{number}")).collect();
-        let (mut all_folded, mut half_packed) = (Closed::default(), packed(&names[..TRACES_KEPT / 2]));
+        let (mut all_folded, mut half_packed) = (ClosedExecutions::default(), packed(&names[..TRACES_KEPT / 2]));
         for (at, name) in names.iter().enumerate() {
             push(&mut all_folded, name);
             if at >= TRACES_KEPT / 2 {
@@ -226,6 +230,6 @@ mod tests {
             }
         }
         assert_eq!(digest(&half_packed), digest(&all_folded));
-        assert!(half_packed.pack().is_none(), "a pack of which nothing is left is let go");
+        assert!(half_packed.pack().is_none(), "an empty pack is dropped");
     }
 }

@@ -1,4 +1,4 @@
-//! What is known so far about an execution under way, and the trace it becomes.
+//! `OpenExecution` collects the events of an execution until it is closed, and builds its trace.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,24 +14,25 @@ const SOURCE: &str = "pml/trace";
 /// `error_kind` of a step that was started and never finished.
 pub const UNFINISHED: &str = "unfinished";
 
-/// Where a claim came from. Of two claims about the same thing the smaller stamp holds, whichever arrived first.
+/// Time and id of a fact. Of two facts about the same thing the one with the smaller stamp counts, in whatever order they arrive.
 pub(crate) type Stamp = (Timestamp, RecordId);
 
 pub(super) fn stamp(fact: &NewRecord) -> Stamp {
     (fact.time, fact.id)
 }
 
+/// Keeps the fact with the smaller stamp.
 fn keep_earlier(slot: &mut Option<Arc<NewRecord>>, fact: &Arc<NewRecord>) {
     if slot.as_ref().is_none_or(|known| stamp(fact) < stamp(known)) {
         *slot = Some(Arc::clone(fact));
     }
 }
 
-/// What is known so far about one step: started, finished, or both.
+/// `OpenStep` holds the facts about one step: its start, its end, or both.
 #[derive(Clone, Debug)]
 pub struct OpenStep {
     pub(crate) id: StepId,
-    /// By whoever announced the step; once it is finished, the report of that counts.
+    /// As first reported. Once the step is finished, the tool of that fact counts instead.
     pub(crate) tool: Callee,
     pub(crate) started: Option<Stamp>,
     pub(crate) finished: Option<Arc<NewRecord>>,
@@ -65,14 +66,14 @@ impl OpenStep {
         })
     }
 
-    /// When it began, as far as anybody said.
+    /// The time of its start, or of its end if no start was reported.
     fn time(&self) -> Timestamp {
         let finished = self.finished.as_ref().map(|fact| fact.time);
         self.started.map(|(time, _)| time).or(finished).expect("a step was started or finished")
     }
 }
 
-/// What is known so far about one execution.
+/// `OpenExecution` holds the facts about one execution that is not closed.
 #[derive(Clone, Debug, Default)]
 pub struct OpenExecution {
     pub(crate) started: Option<Arc<NewRecord>>,
@@ -90,21 +91,22 @@ impl OpenExecution {
         self.finished.is_some()
     }
 
-    /// What it is to achieve and where it belongs, once that is known.
+    /// The intent, once the start is known.
     pub fn intent(&self) -> Option<&str> {
         self.start().map(|event| event.intent.as_str())
     }
 
+    /// The session, if the start is known and names one.
     pub fn session(&self) -> Option<&SessionId> {
         self.start().and_then(|event| event.session.as_ref())
     }
 
-    /// The record that started it.
+    /// The id of the record that started the execution.
     pub fn started_by(&self) -> Option<RecordId> {
         self.started.as_ref().map(|fact| fact.id)
     }
 
-    /// Whether some step was started and has not been reported finished.
+    /// Whether a step has started and not finished.
     pub fn awaits_steps(&self) -> bool {
         self.steps.iter().any(|step| !step.has_finished())
     }
@@ -117,9 +119,9 @@ impl OpenExecution {
         self.steps.binary_search_by(|step| step.id.cmp(id)).ok().map(|at| &self.steps[at])
     }
 
-    /// How many steps had finished with the record `cause`, and what ended next: a step, or all of it. Without a `cause` among its
-    /// records: all steps, and `None` if it is over.
-    pub fn since(&self, cause: Option<RecordId>) -> Option<(usize, Option<&Arc<NewRecord>>)> {
+    /// Returns the number of steps that had finished at the record `cause`, and the next fact that ended a step or the execution. If
+    /// `cause` is not among the facts, all finished steps count; then the result is `None` if the execution has finished.
+    pub fn progress_at(&self, cause: Option<RecordId>) -> Option<(usize, Option<&Arc<NewRecord>>)> {
         let steps = || self.steps.iter().filter_map(|step| step.finished.as_ref());
         let known = || steps().chain(&self.finished).chain(&self.started);
         let Some(at) = known().find(|fact| Some(fact.id) == cause).map(|fact| stamp(fact)) else {
@@ -129,7 +131,7 @@ impl OpenExecution {
         Some((steps().filter(|fact| stamp(fact) <= at).count(), next))
     }
 
-    /// Whether `fact` is the one that finished the step: not one that came again with another id.
+    /// Whether `fact` is the one that finished the step, and not a repetition with another id.
     pub fn is_finished_by(&self, step: &StepId, fact: RecordId) -> bool {
         self.step(step).and_then(|step| step.finished.as_ref()).is_some_and(|finished| finished.id == fact)
     }
@@ -154,8 +156,8 @@ impl OpenExecution {
         keep_earlier(&mut self.step_mut(&event.step, &event.tool).finished, fact);
     }
 
-    /// Takes note of a fact about this execution.
-    pub fn note(&mut self, fact: &Arc<NewRecord>) {
+    /// Applies a fact about this execution.
+    pub fn apply(&mut self, fact: &Arc<NewRecord>) {
         match &fact.event {
             Event::ExecutionStarted(_) => keep_earlier(&mut self.started, fact),
             Event::StepStarted(event) => self.step_started(stamp(fact), event),
@@ -165,7 +167,7 @@ impl OpenExecution {
         }
     }
 
-    /// What was called and has returned, in the order the trace will have.
+    /// Returns the callees of the finished steps, in the order of the trace.
     pub fn calls(&self) -> Vec<Callee> {
         let finished = self.order().into_iter().filter(|(at, _)| self.steps[*at].has_finished());
         finished.map(|(at, _)| self.steps[at].tool().clone()).collect()
@@ -185,7 +187,7 @@ impl OpenExecution {
         })
     }
 
-    /// The finished trace. Steps are in data-flow order, then by time, then by id; dependencies that nobody reported are dropped.
+    /// Builds the trace. Steps are in data-flow order, then by time, then by id; dependencies on unknown steps are dropped.
     pub fn complete(&self, execution: &ExecutionId, abandoned: bool) -> TraceCompleted {
         let first = self.steps.iter().map(OpenStep::time).min();
         let last = self.steps.iter().filter_map(|step| step.finished.as_ref().map(|fact| fact.time)).max();
@@ -207,7 +209,7 @@ impl OpenExecution {
         }
     }
 
-    /// The record that closes this execution. Its id follows from the execution's, so that closing twice is one record.
+    /// Builds the record that closes this execution. Its id is derived from the execution, so that closing twice gives one record.
     pub fn closing_record(&self, execution: &ExecutionId) -> NewRecord {
         let trace = self.complete(execution, !self.has_finished());
         let cause = self.started_by();
@@ -228,9 +230,9 @@ impl OpenExecution {
         self.order().into_iter().map(step).collect()
     }
 
-    /// Positions of the steps with those they depend on. Kahn's algorithm, the earliest ready step first. A dependency on a step
-    /// placed later (only possible in a log that was not written by pml) is dropped rather than trusted. O((steps + dependencies) log
-    /// steps).
+    /// Returns the positions of the steps in the order of the trace, each with the positions it depends on. Kahn's algorithm, the
+    /// earliest ready step first. A dependency that closes a cycle (only in a log that was not written by pml) is dropped.
+    /// O((steps + dependencies) log steps).
     fn order(&self) -> Vec<(usize, Vec<usize>)> {
         let position = |id: &StepId| self.steps.binary_search_by(|step| step.id.cmp(id)).ok();
         let mut needs: Vec<Vec<usize>> =

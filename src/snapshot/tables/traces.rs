@@ -18,7 +18,7 @@ use crate::core::event::{TraceCompleted, TraceStep};
 use crate::core::id::{SessionId, StepId};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
-use crate::core::trace::closed::{Closed, Pack, PackedTraces};
+use crate::core::trace::closed::{ClosedExecutions, PackedTraces, TracePack};
 
 pub(in super::super) const TRACES: &str = "traces";
 pub(in super::super) const STEPS: &str = "steps";
@@ -118,7 +118,7 @@ pub(in super::super) struct TraceFiles {
 
 impl TraceFiles {
     /// The packed traces of a state and how many of them are forgotten.
-    fn from_closed(closed: &Closed) -> Option<(&Self, usize)> {
+    fn from_closed(closed: &ClosedExecutions) -> Option<(&Self, usize)> {
         let (packed, gone) = closed.pack()?;
         let packed: &dyn Any = packed;
         Some((packed.downcast_ref().expect("only snapshots pack traces"), gone))
@@ -150,7 +150,7 @@ impl PackedTraces for TraceFiles {
 }
 
 /// Makes the closed executions from both files; only ids and step counts are read.
-pub(in super::super) fn pack(traces: EncodedTable, steps: EncodedTable) -> Result<Closed, Unusable> {
+pub(in super::super) fn pack(traces: EncodedTable, steps: EncodedTable) -> Result<ClosedExecutions, Unusable> {
     let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
     let rows = TableRows::new(TRACES, traces.read(&["execution", "steps"]).map_err(parquet)?);
     let (executions, counts) = (rows.column::<LargeStringArray>("execution")?, rows.column::<UInt32Array>("steps")?);
@@ -166,7 +166,7 @@ pub(in super::super) fn pack(traces: EncodedTable, steps: EncodedTable) -> Resul
     }
     let ids = String::from_utf8(executions.value_data().to_vec()).map_err(|error| rows.unreadable("execution", error))?;
     let ends = executions.value_offsets()[1..].iter().map(|end| usize::try_from(*end).unwrap_or(0)).collect();
-    Ok(Closed::packed(Pack::new(ids, ends, Arc::new(TraceFiles { traces, steps, first_step }))))
+    Ok(ClosedExecutions::packed(TracePack::new(ids, ends, Arc::new(TraceFiles { traces, steps, first_step }))))
 }
 
 /// Every trace of a state, oldest first.
