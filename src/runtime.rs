@@ -149,7 +149,7 @@ impl Runtime {
         if roles.contains(Role::Execution) {
             let holder = format!("{}-{}", std::process::id(), clock.fresh_id());
             let length = Duration::from_millis(config.nats.lease_ms);
-            on_nats.lease = Some(Lease::seek(&nats, Role::Execution.name(), holder, length).await?);
+            on_nats.lease = Some(Lease::request(&nats, Role::Execution.name(), holder, length).await?);
         }
         let lease = on_nats.lease.as_ref().map_or_else(LeaseState::always, Lease::state);
         let places = Places {

@@ -130,7 +130,7 @@ async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &
                 Err(refusal) => unreadable.push(json!({"number": letter.number, "error": refusal.to_string()})),
             }
         }
-        nats.enqueue(&facts, Repeats::Taken).await.map_err(anyhow::Error::from)?;
+        nats.enqueue(&facts, Repeats::Accepted).await.map_err(anyhow::Error::from)?;
         // After the queue has them: a letter too many is better than one too few.
         dead.remove(gone.clone()).await.map_err(anyhow::Error::from)?;
         sent.extend(gone);
