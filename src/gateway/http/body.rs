@@ -1,4 +1,4 @@
-//! A deadline for request bodies: one that trickles would hold its connection, and what was read of it, for ever.
+//! The deadline of request bodies, without which a slow client would hold its connection and memory for ever.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 
 use super::Gateway;
 
-/// Gives the body of every request, whoever reads it, until `http.body_timeout_ms` after its head.
+/// Middleware that limits the time in which the body of a request must arrive to `http.body_timeout_ms` after its head.
 pub(super) async fn limit_time(
     mut request: ServiceRequest,
     next: Next<impl MessageBody>,
@@ -22,13 +22,13 @@ pub(super) async fn limit_time(
     if !matches!(body, Payload::None) {
         let gateway = request.app_data::<Data<Gateway>>().expect("the gateway is part of the app");
         let max = Duration::from_millis(gateway.settings.body_timeout_ms);
-        request.set_payload(Payload::Stream { payload: Box::pin(until(max, body)) });
+        request.set_payload(Payload::Stream { payload: Box::pin(with_deadline(max, body)) });
     }
     next.call(request).await
 }
 
-/// `body`, which ends with an error of the kind `TimedOut` if it has not ended after `max`.
-fn until(max: Duration, body: Payload) -> impl Stream<Item = Result<Bytes, PayloadError>> {
+/// Returns `body`, which fails with an error of the kind `TimedOut` if it has not ended after `max`.
+fn with_deadline(max: Duration, body: Payload) -> impl Stream<Item = Result<Bytes, PayloadError>> {
     let start = Some((body, Box::pin(tokio::time::sleep(max))));
     stream::unfold(start, |state| async {
         let (mut body, mut deadline) = state?;
