@@ -13,7 +13,7 @@ use crate::core::event::{Event, Kind, Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::Moment;
-use crate::log::{Foreign, OpenError};
+use crate::log::{ForeignMessages, OpenError};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -146,7 +146,7 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
                 Ok(log) => Arc::new(log),
                 // Too damaged to be opened: that is the report.
                 Err(error) if error.downcast_ref().is_some_and(|error| matches!(error, OpenError::Damaged { .. })) => {
-                    return Ok(report(&State::default(), &[words(&error)], &Foreign::default(), output));
+                    return Ok(report(&State::default(), &[words(&error)], &ForeignMessages::default(), output));
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -191,7 +191,7 @@ fn words(error: &anyhow::Error) -> String {
 }
 
 /// Tells what was found; answers the exit code.
-fn report(state: &State, problems: &[String], foreign: &Foreign, output: &Output) -> u8 {
+fn report(state: &State, problems: &[String], foreign: &ForeignMessages, output: &Output) -> u8 {
     let digest = state.digest().to_string();
     // Foreign messages are no damage: every reader skips the same ones.
     output.json(&json!({

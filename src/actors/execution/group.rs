@@ -144,7 +144,7 @@ impl Burial {
             refused.into_iter().map(letter).collect()
         });
         let letters = letters.await.expect("redacting does not panic");
-        Ok(dead.bury(letters).await?)
+        Ok(dead.store(letters).await?)
     }
 }
 

@@ -7,7 +7,7 @@ use super::Finding;
 use crate::cli::source::connect;
 use crate::clock::Clock;
 use crate::config::{AppendMode, Config};
-use crate::log::{EventLog, Foreign, JetStreamLog};
+use crate::log::{EventLog, ForeignMessages, JetStreamLog};
 use crate::nats::{Nats, StreamKind};
 
 pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Config) -> Finding {
@@ -53,7 +53,7 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
 }
 
 /// What others put into the log stream. Reads all of it.
-async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<Foreign> {
+async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<ForeignMessages> {
     let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?;
     // Whatever is asked for: the answer needs every id.
     log.find(Clock::system().fresh_id()).await?;
