@@ -163,7 +163,7 @@ pub async fn reading_nothing_or_beyond_the_tail_gives_nothing(log: SharedLog) {
     assert_eq!(read(&log, Seq::ZERO, 0).await, []);
 }
 
-pub async fn finding_tells_known_ids_from_unknown_ones(log: SharedLog) {
+pub async fn find_returns_the_positions_of_known_ids_only(log: SharedLog) {
     assert_eq!(log.find(fact(1).id).await.expect("the log answers"), None);
     let seqs = append(&log, &[1, 2]).await;
     for (number, expected) in [(1, Some(seqs[0])), (2, Some(seqs[1])), (3, None)] {
@@ -202,7 +202,7 @@ pub async fn concurrent_appenders_each_keep_their_order(log: SharedLog) {
     assert!(distinct.iter().eq(records.keys()), "the log holds what was answered and nothing else");
 }
 
-pub async fn those_who_wait_for_the_tail_are_woken(log: SharedLog) {
+pub async fn waiters_for_the_tail_are_woken(log: SharedLog) {
     let mut tail = log.tail();
     let waiter = tokio::spawn(async move {
         tail.wait_for(|&tail| tail > Seq::ZERO).await.map(|reached| *reached).expect("the log is there")

@@ -58,7 +58,9 @@ use ids::RUNS;
 use space::Space;
 use writer::{EncodedFacts, Job, Writer};
 
+/// Last position of a block -> block.
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("blocks");
+/// Number of a dead letter -> letter.
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("letters");
 
 /// Page cache; the default of a gigabyte is more than the whole program should use.

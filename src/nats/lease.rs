@@ -79,6 +79,7 @@ impl Lease {
         Ok(Self { state, stop, task })
     }
 
+    /// Returns a receiver of the lease's state.
     pub fn state(&self) -> watch::Receiver<LeaseState> {
         self.state.clone()
     }

@@ -177,10 +177,12 @@ impl StreamCache {
         self.followed.send_modify(|_| ());
     }
 
+    /// Returns the position of the record with this id, as far as this process knows.
     pub(super) fn find(&self, id: RecordId) -> Option<Seq> {
         self.lock().positions.get(&id).copied()
     }
 
+    /// Returns the positions of the facts that are known to be stored.
     pub(super) fn find_all<'a>(&self, facts: impl Iterator<Item = &'a EncodedMessage>) -> Vec<Option<Seq>> {
         let state = self.lock();
         facts.map(|fact| state.positions.get(&fact.id()).copied()).collect()

@@ -18,6 +18,7 @@ use crate::private;
 /// Opens the file, and creates it if it is missing.
 pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
 
+/// The handle of the log file, shared by readers and the writer.
 pub(super) struct LogFile {
     path: PathBuf,
     open: Opener,
@@ -37,6 +38,7 @@ enum FileState {
 pub(super) struct FileGuard<'a>(RwLockReadGuard<'a, FileState>);
 
 impl FileGuard<'_> {
+    /// Returns the database, or why it is not open.
     pub(super) fn database(&self) -> Result<&Database, StoreError> {
         match &*self.0 {
             FileState::Open(database) => Ok(database),

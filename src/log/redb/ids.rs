@@ -17,6 +17,7 @@ use super::checksum::SealedTable;
 use crate::core::id::{RecordId, Seq};
 use crate::log::Damage;
 
+/// First id of a run's range -> run.
 pub(super) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_index");
 
 const ID_LEN: usize = size_of::<u128>();
@@ -180,6 +181,7 @@ impl IdGroup {
         Ok(Self { ids, sorted, statuses })
     }
 
+    /// Returns the status of the id at this index of the group.
     pub(super) fn status(&self, at: usize) -> IdStatus {
         self.statuses[at]
     }

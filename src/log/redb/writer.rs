@@ -122,6 +122,7 @@ impl GroupReply {
     }
 }
 
+/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) file: Arc<LogFile>,
     pub(super) options: RedbOptions,
