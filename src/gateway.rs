@@ -1,5 +1,5 @@
-//! The gateways: how requests and events from outside reach this process. `http` serves HTTP; `nats` takes events from the work
-//! queue and answers questions over NATS. Both use the same publisher, views and questions.
+//! The gateways, through which requests and events from outside reach this process. `http` serves HTTP; `nats` consumes events from
+//! the work queue and answers questions over NATS. Both use the same publisher, views and questions.
 
 pub mod http;
 pub(crate) mod nats;

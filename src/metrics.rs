@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 use crate::core::predict::score::WINDOWS;
 use crate::core::state::State;
-use crate::log::Foreign;
+use crate::log::ForeignMessages;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByKind {
@@ -133,7 +133,7 @@ impl Metrics {
     }
 
     /// The metrics as text; gauges of the state are read from `view`, those of the log from `foreign`.
-    pub fn render(&self, view: &State, foreign: &Foreign) -> String {
+    pub fn render(&self, view: &State, foreign: &ForeignMessages) -> String {
         self.render_scores(view);
         self.foreign.set(foreign.count);
         self.applied.set(view.applied().0);

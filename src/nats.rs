@@ -1,8 +1,8 @@
-//! The connection to NATS and what several adapters share there: the streams of a workspace (`streams`), leases (`lease`) and sending
+//! The connection to NATS and the parts that several adapters share: the streams of a workspace (`streams`), leases (`lease`) and sending
 //! to the work queue (`queue`). The log on NATS is `log::jetstream`, the bus `bus::nats`, the gateway `gateway::nats`.
 //!
-//! The client lives on threads of its own. An actix arbiter is one thread: a client that lived there would stand still whenever
-//! that arbiter is busy, and die with it.
+//! The client runs on threads of its own. An actix arbiter is one thread: a client there would stop whenever that arbiter is busy, and
+//! end with it.
 
 mod connect;
 mod error;
@@ -23,9 +23,9 @@ pub use lease::Lease;
 pub use queue::{Queued, Repeats};
 pub use streams::{Difference, StreamKind};
 
-/// The oldest server whose streams do what pml asks for; older ones ignore settings without a word.
+/// The oldest supported server version; older servers silently ignore stream settings that pml needs.
 const SERVER_VERSION_MIN: (u32, u32) = (2, 12);
-/// Threads of the client: one reads the socket while the other works on what came.
+/// Threads of the client: one reads the socket while the other handles messages.
 const WORKER_THREADS: usize = 2;
 
 /// A connection and its threads. Cheap to clone; the threads end with the last clone.
@@ -43,7 +43,7 @@ struct Inner {
 }
 
 impl Nats {
-    /// Connects, and refuses servers that cannot do what pml needs. Makes nothing there.
+    /// Connects, and refuses servers that are too old or lack JetStream. Creates nothing on the server.
     pub async fn connect(settings: &config::Nats, subjects: Subjects) -> Result<Self, NatsError> {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
@@ -52,18 +52,18 @@ impl Nats {
             .build()
             .map_err(NatsError::Threads)?;
         let connecting = threads.spawn(connect::connect(settings.clone()));
-        // Held here, so that a failure below ends the threads without waiting for them.
-        let mut inner = Threads(Some(threads));
+        // Guarded, so that a failure below ends the threads without waiting for them.
+        let mut threads = RuntimeGuard(Some(threads));
         let client = connecting.await.expect("connecting does not panic")?;
         let jetstream = jetstream::context::ContextBuilder::new()
             .timeout(std::time::Duration::from_secs(5))
-            .max_ack_inflight(connect::ACKS_UNDER_WAY_MAX)
+            .max_ack_inflight(connect::PENDING_ACKS_MAX)
             .build(client.clone());
-        let inner = Inner { client, jetstream, subjects, settings: settings.clone(), threads: inner.0.take() };
+        let inner = Inner { client, jetstream, subjects, settings: settings.clone(), threads: threads.0.take() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Creates the streams of the workspace, or checks that those there have the right settings.
+    /// Creates the streams of the workspace, or checks the settings of existing ones.
     pub async fn provision(&self, dead: &config::Dead) -> Result<(), NatsError> {
         let wanted = streams::wanted(&self.inner.subjects, &self.inner.settings, dead);
         let jetstream = self.inner.jetstream.clone();
@@ -76,12 +76,13 @@ impl Nats {
         .await
     }
 
-    /// Runs `work` on the client's threads.
+    /// Runs `work` on the client's threads and returns its result.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
         let running = self.spawn(work);
         async { running.await.expect("work on the client's threads does not panic") }.boxed()
     }
 
+    /// Spawns a task on the client's threads.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -105,12 +106,12 @@ impl Nats {
         &self.inner.settings
     }
 
-    /// The name of a stream of this workspace.
+    /// Returns the name of a stream of this workspace.
     pub fn stream_name(&self, kind: StreamKind) -> String {
         kind.name(&self.inner.subjects)
     }
 
-    /// The server's version and, if it is part of one, its cluster.
+    /// Returns the server's version and, if it is part of one, the name of its cluster.
     pub fn server(&self) -> (String, Option<String>) {
         let info = self.inner.client.server_info();
         (info.version, info.cluster)
@@ -119,14 +120,14 @@ impl Nats {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        drop(Threads(self.threads.take()));
+        drop(RuntimeGuard(self.threads.take()));
     }
 }
 
-/// Ends a runtime without waiting for it, which may be done from anywhere.
-struct Threads(Option<tokio::runtime::Runtime>);
+/// Ends a runtime on drop without waiting for its tasks, which is allowed on any thread.
+struct RuntimeGuard(Option<tokio::runtime::Runtime>);
 
-impl Drop for Threads {
+impl Drop for RuntimeGuard {
     fn drop(&mut self) {
         if let Some(threads) = self.0.take() {
             threads.shutdown_background();

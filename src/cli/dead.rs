@@ -130,7 +130,7 @@ async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &
                 Err(refusal) => unreadable.push(json!({"number": letter.number, "error": refusal.to_string()})),
             }
         }
-        nats.enqueue(&facts, Repeats::Taken).await.map_err(anyhow::Error::from)?;
+        nats.enqueue(&facts, Repeats::Accepted).await.map_err(anyhow::Error::from)?;
         // Removed only after they are queued: a letter may be sent twice, but none is lost.
         dead.remove(numbers_sent.clone()).await.map_err(anyhow::Error::from)?;
         sent.extend(numbers_sent);

@@ -13,7 +13,7 @@ use crate::core::event::{Event, Kind, Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::Moment;
-use crate::log::{Foreign, OpenError};
+use crate::log::{ForeignMessages, OpenError};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -146,7 +146,7 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
                 Ok(log) => Arc::new(log),
                 // A log too damaged to be opened is a finding, not a failure of the command.
                 Err(error) if error.downcast_ref().is_some_and(|error| matches!(error, OpenError::Damaged { .. })) => {
-                    return Ok(report(&State::default(), &[error_chain(&error)], &Foreign::default(), output));
+                    return Ok(report(&State::default(), &[error_chain(&error)], &ForeignMessages::default(), output));
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -191,9 +191,9 @@ fn error_chain(error: &anyhow::Error) -> String {
 }
 
 /// Prints the result of verifying and returns the exit code.
-fn report(state: &State, problems: &[String], foreign: &Foreign, output: &Output) -> u8 {
+fn report(state: &State, problems: &[String], foreign: &ForeignMessages, output: &Output) -> u8 {
     let digest = state.digest().to_string();
-    // Foreign messages are not damage: every reader skips the same ones.
+    // ForeignMessages messages are not damage: every reader skips the same ones.
     output.json(&json!({
         "records": state.events(),
         "last_seq": state.applied().0,

@@ -13,7 +13,7 @@ use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::id::Seq;
-use crate::gateway::http::{snapshot_dto, snapshot_listed};
+use crate::gateway::http::{listed_snapshot_dto, snapshot_dto};
 use crate::snapshot::{self, About, EncodedSnapshot, FetchedSnapshot, Origin, SnapshotError, Store, Unusable, config_hash};
 
 #[derive(Subcommand)]
@@ -149,7 +149,7 @@ async fn list(arguments: ListArguments, config: Config, output: &Output) -> Outc
     let LogLocation { data, nats, .. } = &arguments.location;
     let answer = if data.is_some() || nats.is_some() || arguments.store.is_some() {
         let store = open_store(data.as_deref(), arguments.store.as_deref(), config)?;
-        let snapshots: Vec<Value> = snapshot::list(&store).await?.iter().map(snapshot_listed).collect();
+        let snapshots: Vec<Value> = snapshot::list(&store).await?.iter().map(listed_snapshot_dto).collect();
         json!({"place": store.to_string(), "snapshots": snapshots})
     } else {
         Remote::new(&arguments.location, &config).get("/v1/snapshots")?

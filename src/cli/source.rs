@@ -13,7 +13,7 @@ use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::data_dir::open_log;
 use crate::history::{Archive, Moment};
-use crate::log::{Foreign, JetStreamLog, RedbLog, SharedLog};
+use crate::log::{ForeignMessages, JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
 use crate::snapshot::{self, Store};
 use crate::subject::Subjects;
@@ -58,10 +58,10 @@ impl Source {
     }
 
     /// Returns the messages found in the log stream that are no records.
-    pub(super) fn foreign(&self) -> Foreign {
+    pub(super) fn foreign(&self) -> ForeignMessages {
         match self {
             Self::Log(log, _) => log.foreign(),
-            Self::Server(_) | Self::Archive(_) => Foreign::default(),
+            Self::Server(_) | Self::Archive(_) => ForeignMessages::default(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The HTTP door: wire types (`dto`), who may come in (`auth`), what is answered when it goes wrong (`error`), and the `routes`.
-//! Readers are answered from the newest view and never wait for an actor.
+//! The HTTP gateway: the `routes`, response types (`dto`), access control (`auth`) and error responses (`error`). Read requests are
+//! answered from the newest view and never wait for an actor.
 
 mod ask;
 mod auth;
@@ -39,12 +39,12 @@ use crate::views::{Latest, Views};
 
 pub use auth::{hash_key, new_key};
 pub(crate) use dto::DeadLetterDto;
-pub(crate) use snapshots::{described as snapshot_dto, listed as snapshot_listed};
+pub(crate) use snapshots::{listed_snapshot_dto, snapshot_dto};
 
-/// How long a client may take to send the head of a request; the default of five seconds cuts off honest clients on a busy machine.
+/// How long a client may take to send the head of a request; the default of five seconds is too short on a busy machine.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the routes work with.
+/// The shared state of the routes.
 pub(crate) struct Gateway {
     pub(crate) publisher: Publisher,
     pub(crate) views: Views,
@@ -57,7 +57,7 @@ pub(crate) struct Gateway {
     pub(crate) subjects: Subjects,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Clock,
-    /// The execution actor belongs to this process.
+    /// Whether this process has the execution role.
     pub(crate) takes_events: bool,
     pub(crate) settings: config::Http,
 }
@@ -69,8 +69,8 @@ pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server
     let server = HttpServer::new(move || {
         App::new()
             .app_data(gateway.clone())
-            .app_data(error::wrong_query())
-            .app_data(error::wrong_json(gateway.settings.body_timeout_ms))
+            .app_data(error::query_config())
+            .app_data(error::json_config(gateway.settings.body_timeout_ms))
             .wrap(from_fn(auth::check_host))
             .wrap(from_fn(body::limit_time))
             .configure(routes::register)
@@ -78,7 +78,7 @@ pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server
     .workers(settings.workers)
     .disable_signals()
     .client_request_timeout(REQUEST_HEAD_TIMEOUT)
-    // A client that closes its side is gone, as proxies take it too: its stream ends at once, not at the second write after it left.
+    // A client that closes its side counts as disconnected, as with proxies: its stream ends at once, not at the second failed write.
     .h1_allow_half_closed(false)
     .shutdown_timeout(5)
     .bind(settings.listen)?;

@@ -1,4 +1,4 @@
-//! The NATS gateway: `intake` takes events from the work queue, `service` answers questions (`pml.<ws>.q.<question>`).
+//! The NATS gateway: `intake` consumes events from the work queue, `service` answers questions (`pml.<ws>.q.<question>`).
 
 mod intake;
 mod service;

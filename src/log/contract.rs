@@ -1,7 +1,7 @@
-//! What every log must do, one function per promise of the port. Each takes a log that is empty; those that end in `reopening` take
-//! a way to open the same log again and are for durable adapters only.
+//! The contract tests of the log: one function per promise of the port. Each takes an empty log; those that end in `reopening` take
+//! a function that opens the same log again and are for durable adapters only.
 //!
-//! Positions may have holes, so no check counts on the next one.
+//! Positions may have holes, so no check assumes that positions are consecutive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::core::event::{Event, ExecutionStarted, NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
 
-/// Only a failing check waits this long.
+/// How long a check waits before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 const APPENDERS: u64 = 64;
-/// More than any bounded run of faults needs.
+/// Attempts per append, more than any bounded sequence of faults needs.
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// Fact number `number`: the same number, the same fact.
+/// Returns fact number `number`; equal numbers give equal facts.
 pub fn fact(number: u64) -> Arc<NewRecord> {
     let time = Timestamp::from_micros(1_700_000_000_000_000).plus_millis(number);
     Arc::new(NewRecord {
@@ -59,7 +59,7 @@ pub async fn calls_keep_their_order_whatever_is_polled_first(log: SharedLog) {
 }
 
 pub async fn facts_of_one_call_keep_their_order(log: SharedLog) {
-    // Neither the order of ids nor that of times.
+    // The order of neither the ids nor the times.
     let numbers = [5, 3, 9, 1, 7];
     let seqs = append(&log, &numbers).await;
     let records = read_all(&log).await;
@@ -71,7 +71,7 @@ pub async fn calls_of_any_size_that_wait_together_are_answered_each_for_itself(l
     let mut next: u64 = 0;
     let mut calls: Vec<Vec<u64>> = Vec::new();
     for size in [1, 0, 999, 1_001, 2_500, 0, 3, 400, 1_000] {
-        // Each begins with what came before: right before, and long before.
+        // Each call begins with two facts of earlier calls: the last one, and one from half-way.
         let repeated =
             [next, next / 2].into_iter().filter_map(|number| number.checked_sub(1)).take(if size > 1 { 2 } else { 0 });
         calls.push(repeated.chain(next..next + size).collect());
@@ -163,7 +163,7 @@ pub async fn reading_nothing_or_beyond_the_tail_gives_nothing(log: SharedLog) {
     assert_eq!(read(&log, Seq::ZERO, 0).await, []);
 }
 
-pub async fn finding_tells_known_ids_from_unknown_ones(log: SharedLog) {
+pub async fn find_returns_the_positions_of_known_ids_only(log: SharedLog) {
     assert_eq!(log.find(fact(1).id).await.expect("the log answers"), None);
     let seqs = append(&log, &[1, 2]).await;
     for (number, expected) in [(1, Some(seqs[0])), (2, Some(seqs[1])), (3, None)] {
@@ -202,7 +202,7 @@ pub async fn concurrent_appenders_each_keep_their_order(log: SharedLog) {
     assert!(distinct.iter().eq(records.keys()), "the log holds what was answered and nothing else");
 }
 
-pub async fn those_who_wait_for_the_tail_are_woken(log: SharedLog) {
+pub async fn waiters_for_the_tail_are_woken(log: SharedLog) {
     let mut tail = log.tail();
     let waiter = tokio::spawn(async move {
         tail.wait_for(|&tail| tail > Seq::ZERO).await.map(|reached| *reached).expect("the log is there")
@@ -217,8 +217,8 @@ pub async fn those_who_wait_for_the_tail_are_woken(log: SharedLog) {
     assert!(!late.has_changed().expect("the log is there"), "a duplicate moves nothing");
 }
 
-/// The rule for callers: after `Determinate` try again, after `Indeterminate` read back and append what is missing. Meant for a log
-/// behind `faulty`; on a healthy one it is trivial.
+/// Checks the rule for callers: after `Determinate` try again, after `Indeterminate` read back and append what is missing. Meant for a
+/// log behind `faulty`; a log without faults passes trivially.
 pub async fn a_caller_that_reads_back_writes_every_fact_once_and_in_order(log: SharedLog) {
     let numbers: Vec<_> = (0..24).collect();
     for (call, numbers) in numbers.chunk_by(|_, next| ![1, 3, 6, 10, 11, 15, 20].contains(next)).enumerate() {
@@ -256,7 +256,7 @@ pub async fn everything_is_there_after_reopening(open: impl AsyncFn() -> SharedL
     assert_eq!(log.find(fact(2).id).await.expect("the log answers"), Some(seqs[1]));
     let new = append(&log, &[4]).await[0];
     assert!(new > seqs[2], "positions go on where they were");
-    // The older part and the newer one meet without a seam.
+    // The records from before and after reopening follow each other without a gap.
     assert_eq!(facts(&read_all(&log).await), [1, 2, 3, 4].map(fact));
     assert_eq!(facts(&read(&log, seqs[1], 10).await), [3, 4].map(fact));
 }

@@ -1,5 +1,5 @@
-//! Refused events, kept with the reason until somebody looks: `pml dead list`, `pml dead redrive`. What is kept is what was received,
-//! without its secrets, and cut if it is long.
+//! Dead letters: refused events, stored with the reason for `pml dead list` and `pml dead redrive`. A letter holds the bytes as they were
+//! received, with secrets redacted, and cut if they are too long.
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -9,34 +9,34 @@ use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
 use crate::log::{AppendError, ReadError};
 
-/// A page ends with the letter that brings it past this size.
+/// Bytes of a page: it ends with the letter that reaches this size.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Longest reason; a reason may quote what was sent.
+/// Bytes of the longest message; a message may quote the event.
 const MESSAGE_BYTES_MAX: usize = 4_096;
 
-/// An event that was refused, on its way into the store.
+/// A refused event that is not yet stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDeadLetter {
     pub reason: String,
     pub field: String,
     pub message: String,
-    /// The door it came through: http, cli, nats.
+    /// The gateway that received it: http, cli, nats.
     pub origin: String,
-    /// As it was received, without its secrets.
+    /// The event as received, with secrets redacted.
     pub bytes: Vec<u8>,
-    /// How long it was, if it was cut.
+    /// Bytes of the whole event, if it was cut.
     pub cut_from: Option<u64>,
 }
 
 impl NewDeadLetter {
-    /// Takes the secrets out of `received` and cuts it to `bytes_max`.
+    /// Creates a letter from `received`, with secrets redacted and cut to `bytes_max`.
     pub fn new(refusal: &Refusal, origin: &str, received: &[u8], redactor: &Redactor, bytes_max: usize) -> Self {
         let clean = |text: &str| {
             let mut text = redactor.text(text).unwrap_or_else(|| text.to_owned());
             redact::cut(&mut text, MESSAGE_BYTES_MAX);
             text
         };
-        let (bytes, cut_from) = shortened(redactor.bytes(received), bytes_max);
+        let (bytes, cut_from) = cut_to(redactor.bytes(received), bytes_max);
         Self {
             reason: refusal.reason().to_owned(),
             field: clean(refusal.field()),
@@ -49,13 +49,13 @@ impl NewDeadLetter {
 
     pub(crate) fn encode(&self, at: Timestamp) -> Vec<u8> {
         let Self { reason, field, message, origin, bytes, cut_from } = self;
-        let stored = Stored { at_us: at.micros(), reason, field, message, origin, bytes };
-        // Letters written before letters were cut end here.
+        let stored = StoredLetter { at_us: at.micros(), reason, field, message, origin, bytes };
+        // Older letters end after `stored`: they were written before letters were cut.
         postcard::to_stdvec(&(stored, cut_from)).expect("writing to memory cannot fail")
     }
 }
 
-/// A refused event in the store.
+/// A stored dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     pub number: u64,
@@ -65,7 +65,7 @@ pub struct DeadLetter {
 
 impl DeadLetter {
     pub(crate) fn decode(number: u64, bytes: &[u8]) -> Result<Self, postcard::Error> {
-        let (stored, rest): (Stored<'_>, _) = postcard::take_from_bytes(bytes)?;
+        let (stored, rest): (StoredLetter<'_>, _) = postcard::take_from_bytes(bytes)?;
         let cut_from = if rest.is_empty() { None } else { postcard::from_bytes(rest)? };
         Ok(Self {
             number,
@@ -82,8 +82,9 @@ impl DeadLetter {
     }
 }
 
+/// The stored form of a letter, without `cut_from`.
 #[derive(Serialize, Deserialize)]
-struct Stored<'a> {
+struct StoredLetter<'a> {
     at_us: i64,
     reason: &'a str,
     field: &'a str,
@@ -93,8 +94,8 @@ struct Stored<'a> {
     bytes: &'a [u8],
 }
 
-/// `bytes`, at most `max` of them before a marker that says how many are gone; and how many there were, if some are.
-pub(crate) fn shortened(bytes: Vec<u8>, max: usize) -> (Vec<u8>, Option<u64>) {
+/// Cuts `bytes` to at most `max`, followed by a marker with the number of bytes removed. Also returns the original length if it cut.
+pub(crate) fn cut_to(bytes: Vec<u8>, max: usize) -> (Vec<u8>, Option<u64>) {
     if bytes.len() <= max {
         return (bytes, None);
     }
@@ -104,17 +105,17 @@ pub(crate) fn shortened(bytes: Vec<u8>, max: usize) -> (Vec<u8>, Option<u64>) {
     (text.into_bytes(), Some(len))
 }
 
-/// Some letters in order of arrival.
+/// A page of letters in order of arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadPage {
     pub letters: Vec<DeadLetter>,
-    /// The number to continue after, unless these were the last.
+    /// The number to continue after; `None` if there are no more letters.
     pub next: Option<u64>,
     bytes: usize,
 }
 
 impl DeadPage {
-    /// Whether a page of at most `limit` letters has room for one more.
+    /// Returns whether the page, of at most `limit` letters, has room for one more.
     pub(crate) fn has_room(&self, limit: usize) -> bool {
         self.letters.len() < limit && self.bytes < PAGE_BYTES_MAX
     }
@@ -124,17 +125,24 @@ impl DeadPage {
         self.letters.push(letter);
     }
 
-    /// There are more letters after these.
-    pub(crate) fn goes_on(&mut self) {
+    /// Sets `next`, because there are more letters after these.
+    pub(crate) fn set_next(&mut self) {
         self.next = self.letters.last().map(|letter| letter.number);
     }
 }
 
-/// Where refused events rest. Bounded by number and by bytes: the oldest give way.
+/// A durable store of dead letters.
+///
+/// - The store is bounded by number and by bytes: the oldest letters MUST be dropped first.
+/// - When `store` returns `Ok`, every letter of the call MUST survive a crash of the process. Errors mean what [`AppendError`] says;
+///   after `Indeterminate` the caller stores the letters again, because a letter stored twice is better than one lost.
+/// - Each letter gets a number; numbers MUST increase in order of arrival and MUST NOT be given twice.
+/// - `remove` MUST ignore numbers of letters that are gone.
 pub trait DeadLetters: Send + Sync + 'static {
-    fn bury(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>>;
+    fn store(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>>;
 
-    /// In order of arrival, after `after`: `limit` letters, or fewer if those are long, but one if there is any.
+    /// Returns the letters after number `after` in order of arrival: at most `limit`, fewer if they are long, but at least one if there
+    /// is any.
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>>;
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>>;

@@ -1,4 +1,4 @@
-//! What can go wrong with the log, by what the caller can do about it.
+//! The errors of the log, grouped by what the caller can do about them.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::core::id::{RecordId, Seq};
 
 pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Stored bytes that are not the ones that were written. Trying again does not help: the process ends, and a person decides.
+/// Damage: stored bytes differ from those that were written. Trying again does not help: the process ends, and an operator decides.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     #[error("the block of records that ends at position {last} does not match its checksum")]
@@ -30,9 +30,10 @@ pub enum Damage {
     File { problem: String },
 }
 
+/// Why an append failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Nothing was written: too much is waiting. Try again later.
+    /// Nothing was written: too many appends are waiting. Try again later.
     #[error("the log has too many appends waiting")]
     Busy,
     /// Nothing was written: the log is shutting down or its writer is gone.
@@ -41,17 +42,18 @@ pub enum AppendError {
     /// Nothing was written.
     #[error("the append did not happen")]
     Determinate(#[source] Source),
-    /// Nothing was written: there is no room left. What is there can still be read.
+    /// Nothing was written: there is no room left. Reading still works.
     #[error("{place} is full: {detail}")]
     Full { place: String, detail: String },
-    /// Nothing was written, and nothing will be: the log is damaged.
+    /// Nothing was written, and no append will succeed: the log is damaged.
     #[error("the append did not happen: the log is damaged")]
     Damaged(#[source] Damage),
-    /// It may have been written. Read back before trying again.
+    /// Any part may have been written. Read back before trying again.
     #[error("the append may or may not have happened")]
     Indeterminate(#[source] Source),
 }
 
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("cannot read the log")]
@@ -67,12 +69,13 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether stored bytes are not what was written, so that reading again gives the same.
+    /// Returns whether the stored bytes are damaged, so that reading again gives the same error.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Damaged(_))
     }
 }
 
+/// Why a log could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{path} is in use by another process; talk to that server with --url, or stop it")]

@@ -1,4 +1,4 @@
-//! A log that fails on purpose: before the write, within it, or after it. Reads are never touched.
+//! A log that injects append errors: before the write, in the middle of it, or after it. Reads are passed on unchanged.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,19 +6,19 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::{AppendError, Appended, Condition, EventLog, Foreign, ReadError, SharedLog};
+use super::{AppendError, Appended, Condition, EventLog, ForeignMessages, ReadError, SharedLog};
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
 
-/// What happens to one call of `append`.
+/// The fault injected into one call of `append`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// Nothing is written, and the caller is told so.
+    /// Nothing is written; the caller gets `Determinate`.
     Before,
-    /// The first half is written (rounded down), and the caller is told that nobody knows.
+    /// The first half (rounded down) is written; the caller gets `Indeterminate`.
     Within,
-    /// All is written, and the caller is told that nobody knows.
+    /// Everything is written; the caller gets `Indeterminate`.
     After,
 }
 
@@ -26,13 +26,14 @@ pub enum Fault {
 #[error("injected fault")]
 struct Injected;
 
+/// A log with injected faults around another log.
 pub struct FaultyLog {
     inner: SharedLog,
     plan: Mutex<Box<dyn Iterator<Item = Fault> + Send>>,
 }
 
 impl FaultyLog {
-    /// One fault per call of `append`, in the order of the calls; none once the plan has ended.
+    /// `plan` gives one fault per call of `append`, in the order of the calls; calls after its end have none.
     pub fn new(inner: SharedLog, plan: impl Iterator<Item = Fault> + Send + 'static) -> Self {
         Self { inner, plan: Mutex::new(Box::new(plan)) }
     }
@@ -42,7 +43,7 @@ impl FaultyLog {
     }
 }
 
-/// An endless plan in which all faults are equally frequent: the same seed, the same plan.
+/// Returns an endless plan in which all faults are equally frequent. Equal seeds give equal plans.
 pub fn seeded(seed: u64) -> impl Iterator<Item = Fault> + Send {
     // SplitMix64 (Steele, Lea, Flood 2014): any seed is good, zero included.
     let mut state = seed;
@@ -62,7 +63,7 @@ pub fn seeded(seed: u64) -> impl Iterator<Item = Fault> + Send {
 
 impl EventLog for FaultyLog {
     fn append(&self, mut facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
-        // The fault is drawn, and the inner call made, when this one is: the place in the order is taken here.
+        // The fault is drawn and the inner call made here, not in the future, because the order of calls is the order of appends.
         let fault = self.next_fault();
         if fault == Fault::Before {
             return ready(Err(AppendError::Determinate(Injected.into()))).boxed();
@@ -75,7 +76,7 @@ impl EventLog for FaultyLog {
             return written;
         }
         async {
-            // An error of the log itself is the truth and comes first.
+            // An error of the inner log takes precedence over the injected one.
             written.await?;
             Err(AppendError::Indeterminate(Injected.into()))
         }
@@ -94,7 +95,7 @@ impl EventLog for FaultyLog {
         self.inner.tail()
     }
 
-    fn foreign(&self) -> Foreign {
+    fn foreign(&self) -> ForeignMessages {
         self.inner.foreign()
     }
 

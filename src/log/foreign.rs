@@ -1,19 +1,19 @@
-//! Messages in the log's place that somebody else put there.
+//! Foreign messages: messages in the log's stream that pml did not write.
 
 use crate::core::id::Seq;
 
-/// How many are described.
+/// Foreign messages that are described; later ones are only counted.
 const SHOWN_MAX: usize = 10;
 
-/// How many there are, and what the first of them look like.
+/// The number of foreign messages found, and descriptions of the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ForeignMessages {
     pub count: u64,
     pub shown: Vec<String>,
 }
 
-impl Foreign {
-    pub(super) fn note(&mut self, seq: Seq, subject: &str, why: &str) {
+impl ForeignMessages {
+    pub(super) fn add(&mut self, seq: Seq, subject: &str, why: &str) {
         self.count += 1;
         if self.shown.len() < SHOWN_MAX {
             self.shown.push(format!("message {seq} on {subject}: {why}"));

@@ -1,23 +1,23 @@
 //! The embedded log: one redb file, one writer thread, group commit.
 //!
 //! # Layout
-//! `blocks`: seq -> records in the compact form of `core::event::stored`, some dozens to a `block`. `id_index`: record id -> seq, the
-//! dedupe index, in sorted runs (`ids`). `letters`: dead letters. `meta`: the `format` of the file and, of the dead letters, the last
+//! `blocks`: seq -> records in the compact form of `core::event::stored`, some dozens per `block`. `id_index`: record id -> seq, the
+//! dedupe index, in sorted runs (`ids`). `letters`: dead letters. `meta`: the `format` of the file and, for the dead letters, the last
 //! number given, their count and their bytes. All tables change in the same transaction.
 //!
 //! # Writing
-//! Callers put their facts into a bounded queue and wait. The writer takes what is waiting, up to a limit, writes it as one durable
-//! transaction and then answers everybody: the price of one fsync is shared by all who came while the last one ran. The order of
-//! the queue is the order of the log.
+//! Callers put their facts into a bounded queue and wait. The writer drains the queue, up to a limit, writes one durable transaction and
+//! then replies to every caller: all appends that arrived during the last fsync share the next one. The order of the queue is the
+//! order of the log.
 //!
 //! # Reading
-//! Readers see the last committed transaction and never meet the writer. Those who follow the tail are served from the last records
-//! in memory (`recent`), so a live system decodes nothing it has just encoded.
+//! Readers see the last committed transaction and never wait for the writer. Readers that follow the tail are served from the newest
+//! records in memory (`recent`), so the process does not decode what it has just encoded.
 //!
-//! # What goes wrong
-//! Every value carries a `checksum`, compared whenever it is read; the blocks and the runs also say where their neighbours are, so that
-//! none can get lost. Damage is told as [`Damage`] and never repaired. After an I/O error the writer reopens the `file` until it works
-//! again (`recovery`). While the file system has little `space`, events from outside are refused.
+//! # Errors
+//! Every value carries a `checksum`, checked at every read; blocks and runs also store where their neighbours end, so that a missing one
+//! is noticed. Damage is reported as [`Damage`] and never repaired. After an I/O error the writer reopens the `file` until that works
+//! (`recovery`). While the file system has little free `space`, events from outside are refused.
 
 mod block;
 mod checksum;
@@ -41,14 +41,14 @@ use futures_util::future::{BoxFuture, ready};
 use redb::{Builder, Database, ReadableDatabase, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::recent::Recent;
+use super::recent::RecentRecords;
 use super::{AppendError, Appended, Condition, Damage, EventLog, OpenError, ReadError};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::log::{DeadLetters, DeadPage, NewDeadLetter};
 use crate::private;
-use block::Outgoing;
+use block::PendingRecords;
 pub use block::scan;
 use error::StoreError;
 #[cfg(feature = "testing")]
@@ -56,28 +56,32 @@ pub use faults::Faults;
 use file::{LogFile, Opener};
 use ids::RUNS;
 use space::Space;
-use writer::{Encoded, Job, Writer};
+use writer::{EncodedFacts, Job, Writer};
 
+/// Last position of a block -> block.
 pub(super) const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("blocks");
+/// Number of a dead letter -> letter.
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("letters");
 
 /// Page cache; the default of a gigabyte is more than the whole program should use.
 const CACHE_BYTES: usize = 64 << 20;
 
+/// The settings of a [`RedbLog`].
 #[derive(Clone, Debug)]
 pub struct RedbOptions {
-    /// Records that share one commit, at most.
+    /// Most records in one commit.
     pub group_records_max: usize,
     /// Appends that may wait for the writer.
     pub queue_appends_max: usize,
-    /// Dead letters kept; the oldest go first.
+    /// Most dead letters kept; the oldest are dropped first.
     pub dead_letters_max: usize,
-    /// With fewer bytes left on the file system the log says that it is low; zero: never.
+    /// With fewer free bytes on the file system the log's condition is `Low`; zero turns the check off.
     pub free_bytes_min: u64,
-    /// Bytes of all dead letters together.
+    /// Most bytes of all dead letters together.
     pub dead_bytes_max: u64,
 }
 
+/// The log in a redb file, with its writer thread.
 pub struct RedbLog {
     file: Arc<LogFile>,
     space: Space,
@@ -85,8 +89,8 @@ pub struct RedbLog {
     clock: Clock,
     tail: watch::Receiver<Seq>,
     failing: watch::Receiver<Option<String>>,
-    recent: Arc<Recent>,
-    /// Joined on drop, so that the file is released when the log is gone.
+    recent: Arc<RecentRecords>,
+    /// Joined on drop, so that the file is released when the log is dropped.
     writer: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -105,9 +109,9 @@ impl RedbLog {
         Self::open_by(directory, options, clock, Box::new(|path| builder().create(path)))
     }
 
-    /// The same on a disk that fails when it is told to.
+    /// Opens or creates the log on a disk with injected `faults`.
     #[cfg(feature = "testing")]
-    pub fn open_on(directory: &Path, options: RedbOptions, clock: Clock, faults: Faults) -> Result<Self, OpenError> {
+    pub fn open_with_faults(directory: &Path, options: RedbOptions, clock: Clock, faults: Faults) -> Result<Self, OpenError> {
         Self::open_by(directory, options, clock, Box::new(move |path| faults.open(&builder(), path)))
     }
 
@@ -120,7 +124,7 @@ impl RedbLog {
         let (tail, tail_receiver) = watch::channel(last);
         let (failing, failing_receiver) = watch::channel(None);
         let (jobs, queue) = mpsc::channel(options.queue_appends_max);
-        let recent = Arc::new(Recent::default());
+        let recent = Arc::new(RecentRecords::default());
         let space = Space::new(directory.to_owned(), options.free_bytes_min);
         let writer = Writer {
             file: Arc::clone(&file),
@@ -130,28 +134,28 @@ impl RedbLog {
             tail,
             recent: Arc::clone(&recent),
             failing,
-            outgoing: Outgoing::default(),
+            pending: PendingRecords::default(),
         };
         let writer =
             std::thread::Builder::new().name("pml-log".to_owned()).spawn(move || writer.run(queue)).map_err(storage)?;
         Ok(Self { file, space, jobs, clock, tail: tail_receiver, failing: failing_receiver, recent, writer: Some(writer) })
     }
 
-    /// Whether `directory` holds a log.
+    /// Returns whether `directory` holds a log.
     pub fn exists(directory: &Path) -> bool {
         directory.join(Self::FILE_NAME).exists()
     }
 
-    /// Appends records of another log, which keep the time that log took them and, holes included, their positions. A record whose
-    /// position lies before the tail gets the next one: the caller compares.
+    /// Appends records of another log with their `recorded_at` and their positions, holes included. A record whose position is not
+    /// after the tail gets the next position, so the caller compares.
     pub fn restore(&self, records: Vec<Record>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
-        let facts = Encoded::restored(records);
+        let facts = EncodedFacts::from_records(records);
         self.submit(|reply| Job::Append { facts, reply })
     }
 
-    /// Reads all that the file holds, records, ids and dead letters, and answers what is wrong with it, in words.
+    /// Reads all records, ids and dead letters of the file and returns a description of each problem found.
     pub fn verify(&self) -> BoxFuture<'static, Result<Vec<String>, ReadError>> {
-        self.query(|database| Ok(verify::problems(database)?))
+        self.query(|database| Ok(verify::find_problems(database)?))
     }
 
     fn submit<T: Send + 'static>(
@@ -166,21 +170,21 @@ impl RedbLog {
         }
     }
 
-    /// Runs a read on a thread that may block. If the storage fails, the writer is told: it reopens the file.
+    /// Runs a read on a blocking thread. If the storage fails, tells the writer to reopen the file.
     fn query<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, ReadError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ReadError>> {
         let file = Arc::clone(&self.file);
-        // Weak: a read under way must not keep the writer from ending.
+        // Weak: a running read must not keep the writer from ending.
         let jobs = self.jobs.downgrade();
         let work = move || {
-            let opened = file.opened();
+            let guard = file.lock();
             let generation = file.generation();
-            let database = opened.database()?;
+            let database = guard.database()?;
             let outcome = error::guarded(|| read(database));
             if let (Err(ReadError::Storage(error)), Some(jobs)) = (&outcome, jobs.upgrade()) {
-                // A full queue holds appends, which meet the same error.
+                // If the queue is full, its appends will run into the same error.
                 drop(jobs.try_send(Job::Reopen { generation, error: error.to_string() }));
             }
             outcome
@@ -195,7 +199,7 @@ impl RedbLog {
 
 impl Drop for RedbLog {
     fn drop(&mut self) {
-        // Closing the queue ends the writer after what it holds is written.
+        // Closing the queue ends the writer once its jobs are written.
         self.jobs = mpsc::channel(1).0;
         if let Some(writer) = self.writer.take()
             && writer.join().is_err()
@@ -208,7 +212,7 @@ impl Drop for RedbLog {
 impl EventLog for RedbLog {
     fn append(&self, facts: Vec<Arc<NewRecord>>) -> BoxFuture<'static, Result<Vec<Appended>, AppendError>> {
         let now = self.clock.now();
-        let facts = Encoded::new(facts.into_iter().map(|fact| (fact, now)));
+        let facts = EncodedFacts::new(facts.into_iter().map(|fact| (fact, now)));
         self.submit(|reply| Job::Append { facts, reply })
     }
 
@@ -254,8 +258,8 @@ impl EventLog for RedbLog {
 }
 
 impl DeadLetters for RedbLog {
-    fn bury(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>> {
-        self.submit(|reply| Job::Bury { letters, reply })
+    fn store(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>> {
+        self.submit(|reply| Job::StoreLetters { letters, reply })
     }
 
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>> {
@@ -263,6 +267,6 @@ impl DeadLetters for RedbLog {
     }
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>> {
-        self.submit(|reply| Job::Exhume { numbers, reply })
+        self.submit(|reply| Job::RemoveLetters { numbers, reply })
     }
 }

@@ -1,4 +1,4 @@
-//! Opening the connection: addresses, who we are, encryption, and whether the server is new enough.
+//! Opening of the connection: addresses, credentials, TLS, and the check of the server's version.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use async_nats::{ConnectOptions, Event, ServerAddr};
 use super::{NatsError, SERVER_VERSION_MIN};
 use crate::config;
 
-/// Publishes that wait for the server's acknowledgement, at most.
-pub(super) const ACKS_UNDER_WAY_MAX: usize = 8_192;
+/// Most publishes that wait for the server's acknowledgement.
+pub(super) const PENDING_ACKS_MAX: usize = 8_192;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(2);
 
+/// Connects and checks that the server is supported.
 pub(super) async fn connect(settings: config::Nats) -> Result<async_nats::Client, NatsError> {
     let addresses = addresses(&settings)?;
-    let servers = shown(&addresses);
+    let servers = without_credentials(&addresses);
     let options = options(&settings).await?;
     let client = options
         .connect(addresses)
@@ -43,8 +44,8 @@ fn addresses(settings: &config::Nats) -> Result<Vec<ServerAddr>, NatsError> {
     if addresses.is_empty() { Err(wrong("is empty")) } else { Ok(addresses) }
 }
 
-/// The addresses without the user and password they may hold.
-fn shown(addresses: &[ServerAddr]) -> String {
+/// Formats the addresses without the user and password they may contain.
+fn without_credentials(addresses: &[ServerAddr]) -> String {
     addresses.iter().map(|address| format!("{}:{}", address.host(), address.port())).collect::<Vec<_>>().join(", ")
 }
 
@@ -56,13 +57,13 @@ async fn options(settings: &config::Nats) -> Result<ConnectOptions, NatsError> {
         ("credentials", !settings.credentials.as_os_str().is_empty()),
     ];
     let mut chosen = given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key);
-    let (way, another) = (chosen.next(), chosen.next());
+    let (login, another) = (chosen.next(), chosen.next());
     if let Some(key) = another {
-        let problem = format!("is given besides nats.{}; give one way to log in", way.unwrap_or_default());
+        let problem = format!("is given besides nats.{}; give one way to log in", login.unwrap_or_default());
         return Err(NatsError::Setting { key, problem });
     }
     let mut options = ConnectOptions::new();
-    options = match way {
+    options = match login {
         Some("user") => options.user_and_password(settings.user.clone(), settings.password.reveal().to_owned()),
         Some("token") => options.token(settings.token.reveal().to_owned()),
         Some("nkey_seed") => options.nkey(settings.nkey_seed.reveal().to_owned()),
@@ -157,6 +158,6 @@ mod tests {
     #[test]
     fn addresses_are_shown_without_passwords() {
         let address: ServerAddr = "nats://me:hunter2@host:4333".parse().unwrap();
-        assert_eq!(shown(&[address]), "host:4333");
+        assert_eq!(without_credentials(&[address]), "host:4333");
     }
 }

@@ -1,9 +1,10 @@
-//! Why there is no connection to NATS, or not the streams pml needs.
+//! The errors of connecting to NATS and of its streams and work queue.
 
 use super::Difference;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
+/// Why an operation on NATS failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
     #[error("nats.{key}: {problem}")]
@@ -18,7 +19,7 @@ pub enum NatsError {
     TooOld { servers: String, found: String },
     #[error("{servers} runs without JetStream; start nats-server with -js or a jetstream section")]
     NoJetStream { servers: String },
-    #[error("cannot create or look at the stream {stream}")]
+    #[error("cannot create or inspect the stream {stream}")]
     Stream {
         stream: String,
         #[source]
@@ -26,7 +27,7 @@ pub enum NatsError {
     },
     #[error("the stream {stream} exists with other settings: {}", list(differences))]
     Different { stream: String, differences: Vec<Difference> },
-    #[error("the work queue did not take the events; sending them again is safe")]
+    #[error("the work queue did not accept the events; sending them again is safe")]
     Queue(#[source] Source),
     #[error("cannot start the threads of the NATS client")]
     Threads(#[source] std::io::Error),

@@ -1,17 +1,17 @@
-//! Which of several processes does what only one may do at a time: a key in a bucket, kept by writing it again and again.
+//! Leases: at most one process at a time has a role. A lease is a key in a bucket, which its holder rewrites at intervals.
 //!
-//! The holder writes every quarter of the lease's length. Whoever waits looks at the key's revision: one that has not moved for a
-//! whole length, by the waiting process's own clock, is taken over by a write that succeeds only if the revision is still that one.
-//! So the clocks of two machines are never compared. A holder that could not write for three quarters of the length stops by itself,
-//! before anybody takes over. One that ends in good order deletes the key, and the next one need not wait.
+//! The holder writes the key every quarter of the lease's length. A waiting process reads the key's revision. If it has not changed for a
+//! whole length, by the waiting process's own clock, that process takes the lease over, by a write that succeeds only if the revision
+//! is still the same. So the clocks of two machines are never compared. A holder that could not write for three quarters of the length
+//! stops before another process takes over. A holder that ends normally deletes the key, and the next one need not wait.
 //!
-//! Nor need it wait for long after one that was killed. A holder answers on a subject of its own; when the server says that nobody
-//! listens there, the holder's connection is gone. If the revision has not moved for three eighths of the length either, in which a
-//! holder that lives writes at least once, it is taken over. A holder that has lost its connection stops by then, too.
+//! A killed holder is replaced sooner. Each holder listens on a subject of its own; if the server reports no responders there, the
+//! holder's connection is gone. If the revision has also not changed for three eighths of the length, in which a live holder writes at
+//! least once, the lease is taken over. A holder that has lost its connection has stopped by then.
 //!
-//! A holder that is frozen and wakes up, or that is connected to a server which is cut off from the others, may work beside its
-//! successor until it looks at its watch: for three eighths of the length at most, if it is not frozen. What it appends then is still
-//! one record per id: the lease keeps processes from disturbing each other, the log keeps the facts right.
+//! A holder that was suspended and resumes, or that is connected to a server which is partitioned from the others, may work beside its
+//! successor until it next compares its clock: for at most three eighths of the length, if it is not suspended. The records that it
+//! appends then still have unique ids: the lease prevents contention, the log guarantees correctness.
 
 use std::time::Duration;
 
@@ -29,35 +29,35 @@ use crate::clock::monotonic;
 use crate::lease::LeaseState;
 use crate::subject::Subjects;
 
-/// Parts of its length: after one the holder writes, and gives the server one more to answer.
+/// Parts of a lease's length: the holder writes after each part and allows the server one more part to answer.
 const PARTS: u32 = 4;
-/// How often whoever waits looks, in parts of its own length.
-const LOOKS: u32 = 20;
+/// How often a waiting process checks the key within the length of a lease.
+const CHECKS: u32 = 20;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// A share in something that one process does at a time. Goes on waiting or holding until it is released or dropped.
+/// A process's request for a role. It waits for the lease or holds it until it is released or dropped.
 pub struct Lease {
     state: watch::Receiver<LeaseState>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What the key says.
+/// The value of the key, as JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct LeaseEntry {
     holder: String,
-    /// The patience others must have with this holder.
+    /// The length of the lease in milliseconds, during which others must not take it over.
     length_ms: u64,
-    /// Whether it answers those who ask if it is still there. Older ones do not.
+    /// Whether the holder answers liveness requests. Older versions do not.
     #[serde(default)]
     answers: bool,
 }
 
 impl Lease {
-    /// Stands in line for `what`. Makes the bucket of the workspace if it is missing. Returns when it is known who holds it, or
-    /// after a while without.
-    pub async fn seek(nats: &Nats, what: &'static str, holder: String, length: Duration) -> Result<Self, NatsError> {
+    /// Requests the lease of `role` for `holder`. Creates the bucket of the workspace if it is missing. Returns once the holder is
+    /// known, or after `length`.
+    pub async fn request(nats: &Nats, role: &'static str, holder: String, length: Duration) -> Result<Self, NatsError> {
         let bucket = format!("pml_{}_leases", nats.subjects().workspace());
         let (jetstream, wanted) = (nats.jetstream().clone(), bucket_stream(&bucket, nats.settings().replicas));
         let stream = wanted.name.clone();
@@ -69,21 +69,22 @@ impl Lease {
         let (sender, mut state) = watch::channel(LeaseState::Waiting(None));
         let (stop, stopping) = watch::channel(false);
         let length_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        let note = Note { holder, length_ms, answers: true };
+        let entry = LeaseEntry { holder, length_ms, answers: true };
         let (client, subjects) = (nats.client().clone(), nats.subjects().clone());
-        let claim = Claim { store, client, subjects, what, note, length, state: sender };
-        let task = nats.spawn(claim.run(stopping));
+        let lease_task = LeaseTask { store, client, subjects, role, entry, length, state: sender };
+        let task = nats.spawn(lease_task.run(stopping));
         if timeout(length, state.wait_for(|state| *state != LeaseState::Waiting(None))).await.is_err() {
-            tracing::warn!(what, "it is not known yet which process has the lease");
+            tracing::warn!(role, "it is not known yet which process holds the lease");
         }
         Ok(Self { state, stop, task })
     }
 
+    /// Returns a receiver of the lease's state.
     pub fn state(&self) -> watch::Receiver<LeaseState> {
         self.state.clone()
     }
 
-    /// Lets the next one have it at once.
+    /// Gives the lease up, so that the next process need not wait.
     pub async fn release(self) {
         self.stop.send_replace(true);
         if self.task.await.is_err() {
@@ -92,7 +93,7 @@ impl Lease {
     }
 }
 
-/// The stream below a bucket of keys with one value each.
+/// Returns the settings of the stream behind a bucket of keys with one value each.
 fn bucket_stream(bucket: &str, replicas: usize) -> Config {
     Config {
         name: format!("KV_{bucket}"),
@@ -112,162 +113,165 @@ fn bucket_stream(bucket: &str, replicas: usize) -> Config {
     }
 }
 
-/// The key as last seen, and since when it has not moved.
-struct Seen {
+/// The key as last read, and since when its revision has not changed.
+struct ObservedEntry {
     revision: u64,
-    note: Note,
+    entry: LeaseEntry,
     since: Instant,
 }
 
-struct Claim {
+/// The task behind a [`Lease`].
+struct LeaseTask {
     store: kv::Store,
     client: async_nats::Client,
     subjects: Subjects,
-    what: &'static str,
-    note: Note,
+    role: &'static str,
+    entry: LeaseEntry,
     length: Duration,
     state: watch::Sender<LeaseState>,
 }
 
-impl Claim {
+impl LeaseTask {
     async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut seen: Option<Seen> = None;
-        // Ends with this function.
+        let mut observed: Option<ObservedEntry> = None;
+        // Aborted when this function returns.
         let mut answering = JoinSet::new();
-        self.note.answers = match self.listen().await {
+        self.entry.answers = match self.subscribe_liveness().await {
             Ok(asked) => {
-                answering.spawn(answer(self.client.clone(), asked));
+                answering.spawn(answer_liveness(self.client.clone(), asked));
                 true
             }
             Err(error) => {
-                tracing::warn!(what = self.what, error, "cannot answer whether this process is there; others will wait longer");
+                tracing::warn!(role = self.role, error, "cannot answer liveness requests; other processes will wait longer");
                 false
             }
         };
         while !*stop.borrow() {
-            // A question that is not answered in time leaves things as they are; the next one follows.
-            let look = timeout(self.length, self.look(&mut seen)).await.unwrap_or_else(|late| Err(late.into()));
-            match look {
+            // An attempt that is not answered in time changes nothing; the next one follows.
+            let acquired = timeout(self.length, self.try_acquire(&mut observed)).await.unwrap_or_else(|late| Err(late.into()));
+            match acquired {
                 Ok(Some(revision)) => {
-                    tracing::info!(what = self.what, "this process has the lease");
+                    tracing::info!(role = self.role, "this process holds the lease");
                     self.state.send_replace(LeaseState::Held);
-                    self.hold(revision, &mut stop).await;
-                    seen = None;
+                    self.hold_until_ended(revision, &mut stop).await;
+                    observed = None;
                     self.state.send_replace(LeaseState::Waiting(None));
                 }
-                Ok(None) => self.tell(seen.as_ref()),
-                Err(error) => tracing::debug!(what = self.what, error, "cannot look at the lease"),
+                Ok(None) => self.publish_holder(observed.as_ref()),
+                Err(error) => tracing::debug!(role = self.role, error, "cannot read the lease"),
             }
-            pause(self.length / LOOKS, &mut stop).await;
+            sleep_unless_stopped(self.length / CHECKS, &mut stop).await;
         }
     }
 
-    /// Says once who is waited for.
-    fn tell(&self, seen: Option<&Seen>) {
-        let waiting = LeaseState::Waiting(seen.map(|seen| seen.note.holder.clone()));
+    /// Publishes and logs the current holder when it has changed.
+    fn publish_holder(&self, observed: Option<&ObservedEntry>) {
+        let waiting = LeaseState::Waiting(observed.map(|observed| observed.entry.holder.clone()));
         if *self.state.borrow() != waiting {
-            let holder = seen.map_or("nobody yet", |seen| seen.note.holder.as_str());
-            tracing::info!(what = self.what, holder, "another process has the lease; this one waits until it is gone");
+            let holder = observed.map_or("nobody yet", |observed| observed.entry.holder.as_str());
+            tracing::info!(role = self.role, holder, "another process holds the lease; this one waits for it");
             self.state.send_replace(waiting);
         }
     }
 
-    /// Where others ask whether this process is there. The server knows of it before the key says so.
-    async fn listen(&self) -> Result<async_nats::Subscriber, Source> {
-        let subject = self.subjects.lease(self.what, &self.note.holder);
+    /// Subscribes to the liveness requests of others. The server knows the subscription before the key announces it.
+    async fn subscribe_liveness(&self) -> Result<async_nats::Subscriber, Source> {
+        let subject = self.subjects.lease(self.role, &self.entry.holder);
         let asked = self.client.subscribe(subject.as_str().to_owned()).await?;
         self.client.flush().await?;
         Ok(asked)
     }
 
-    /// Whether the server knows of no connection of this holder. One that does not answer may be busy: only the server's word counts.
-    async fn has_left(&self, note: &Note) -> bool {
-        let subject = self.subjects.lease(self.what, &note.holder).as_str().to_owned();
-        let asking = timeout(self.length / LOOKS, self.client.request(subject, bytes::Bytes::new()));
+    /// Returns whether the server reports no responders for this holder. A missing answer does not count: the holder may be busy.
+    async fn is_disconnected(&self, entry: &LeaseEntry) -> bool {
+        let subject = self.subjects.lease(self.role, &entry.holder).as_str().to_owned();
+        let asking = timeout(self.length / CHECKS, self.client.request(subject, bytes::Bytes::new()));
         matches!(asking.await, Ok(Err(error)) if error.kind() == async_nats::RequestErrorKind::NoResponders)
     }
 
-    /// The revision at which the lease was taken; `None` while it belongs to another.
-    async fn look(&self, seen: &mut Option<Seen>) -> Result<Option<u64>, Source> {
-        let entry = self.store.entry(self.what).await?.filter(|entry| entry.operation == kv::Operation::Put);
-        let Some(entry) = entry else {
-            // Whoever else was faster shows at the next look.
-            return Ok(self.store.create(self.what, self.value()?).await.ok());
+    /// Tries to acquire the lease. Returns its revision; `None` while another process holds it.
+    async fn try_acquire(&self, observed: &mut Option<ObservedEntry>) -> Result<Option<u64>, Source> {
+        let found = self.store.entry(self.role).await?.filter(|found| found.operation == kv::Operation::Put);
+        let Some(found) = found else {
+            // If another process was faster, the next attempt finds its entry.
+            return Ok(self.store.create(self.role, self.value()?).await.ok());
         };
-        let note: Note = serde_json::from_slice(&entry.value)?;
-        // Its own: an answer was lost, or it had stopped for lack of answers.
-        let mut due = note.holder == self.note.holder;
-        match seen {
-            Some(seen) if seen.revision == entry.revision => {
-                let (silent, length) = (seen.since.elapsed(), Duration::from_millis(seen.note.length_ms));
+        let entry: LeaseEntry = serde_json::from_slice(&found.value)?;
+        // The entry may be this process's own: an answer was lost, or it had stopped for lack of answers.
+        let mut due = entry.holder == self.entry.holder;
+        match observed {
+            Some(observed) if observed.revision == found.revision => {
+                let (silent, length) = (observed.since.elapsed(), Duration::from_millis(observed.entry.length_ms));
                 due |= silent >= length;
-                if !due && note.answers && silent >= patience_with_the_gone(length) {
-                    due = self.has_left(&note).await;
+                if !due && entry.answers && silent >= disconnected_patience(length) {
+                    due = self.is_disconnected(&entry).await;
                 }
             }
-            _ => *seen = Some(Seen { revision: entry.revision, note, since: monotonic() }),
+            _ => *observed = Some(ObservedEntry { revision: found.revision, entry, since: monotonic() }),
         }
-        Ok(if due { self.store.update(self.what, self.value()?, entry.revision).await.ok() } else { None })
+        Ok(if due { self.store.update(self.role, self.value()?, found.revision).await.ok() } else { None })
     }
 
-    /// Until it is lost, or given back because of `stop`.
-    async fn hold(&self, revision: u64, stop: &mut watch::Receiver<bool>) {
+    /// Holds the lease until it is lost, or released because of `stop`.
+    async fn hold_until_ended(&self, revision: u64, stop: &mut watch::Receiver<bool>) {
         let part = self.length / PARTS;
         let connected = || self.client.connection_state() == State::Connected;
-        let patience = || if connected() { part * (PARTS - 1) } else { patience_with_the_gone(self.length) };
-        match keep(part, revision, patience, stop, |revision| self.renew(revision)).await {
+        let patience = || if connected() { part * (PARTS - 1) } else { disconnected_patience(self.length) };
+        match renew_until_ended(part, revision, patience, stop, |revision| self.renew(revision)).await {
             Ending::Stopped(revision) => {
-                let giving_back = self.store.delete_expect_revision(self.what, Some(revision));
-                if !matches!(timeout(part, giving_back).await, Ok(Ok(()))) {
-                    tracing::debug!(what = self.what, "the lease stays until its time is over");
+                let releasing = self.store.delete_expect_revision(self.role, Some(revision));
+                if !matches!(timeout(part, releasing).await, Ok(Ok(()))) {
+                    tracing::debug!(role = self.role, "the lease was not released; it ends when its length is over");
                 }
             }
-            Ending::Lost => tracing::warn!(what = self.what, "another process has taken over the lease"),
+            Ending::Lost => tracing::warn!(role = self.role, "another process has taken over the lease"),
             Ending::Unrenewed => {
                 let text = "the lease could not be renewed; this process stops before another one takes over";
-                tracing::warn!(what = self.what, "{text}");
+                tracing::warn!(role = self.role, "{text}");
             }
         }
     }
 
-    /// The new revision; `None` if the lease is another's.
+    /// Renews the lease. Returns the new revision; `None` if another process holds the lease.
     async fn renew(&self, revision: u64) -> Result<Option<u64>, Source> {
-        match self.store.update(self.what, self.value()?, revision).await {
+        match self.store.update(self.role, self.value()?, revision).await {
             Ok(revision) => Ok(Some(revision)),
             Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
-                // An update whose answer was lost has moved the revision, too.
-                let entry = self.store.entry(self.what).await?.filter(|entry| entry.operation == kv::Operation::Put);
-                let own = |entry: &kv::Entry| serde_json::from_slice::<Note>(&entry.value).is_ok_and(|note| note == self.note);
-                Ok(entry.filter(own).map(|entry| entry.revision))
+                // An update whose answer was lost has also changed the revision.
+                let found = self.store.entry(self.role).await?.filter(|found| found.operation == kv::Operation::Put);
+                let is_own = |found: &kv::Entry| {
+                    serde_json::from_slice::<LeaseEntry>(&found.value).is_ok_and(|entry| entry == self.entry)
+                };
+                Ok(found.filter(is_own).map(|found| found.revision))
             }
             Err(error) => Err(error.into()),
         }
     }
 
     fn value(&self) -> Result<bytes::Bytes, Source> {
-        Ok(serde_json::to_vec(&self.note)?.into())
+        Ok(serde_json::to_vec(&self.entry)?.into())
     }
 }
 
-/// How long a holder of such a lease may be silent that is not connected: half a part longer than one that lives ever is.
-fn patience_with_the_gone(length: Duration) -> Duration {
+/// Returns how long a disconnected holder may go without a renewal: half a part longer than a live one ever does.
+fn disconnected_patience(length: Duration) -> Duration {
     length * 3 / (2 * PARTS)
 }
 
 /// How holding a lease ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ending {
-    /// It was to be given back, at this revision.
+    /// It is to be released, at this revision.
     Stopped(u64),
-    /// It belongs to another.
+    /// Another process holds it.
     Lost,
-    /// Nobody knows: it could not be renewed for as long as `patience` lasts.
+    /// It could not be renewed within `patience`.
     Unrenewed,
 }
 
-/// Renews a lease, taken at `revision`, after every part. Ends as soon as the last renewal is as long ago as `patience` allows, whatever
-/// the server is doing then.
-async fn keep<R>(
+/// Renews a lease, acquired at `revision`, after every part. Returns when the last renewal is `patience` ago, also while a request
+/// is pending.
+async fn renew_until_ended<R>(
     part: Duration,
     mut revision: u64,
     patience: impl Fn() -> Duration,
@@ -279,7 +283,7 @@ where
 {
     let mut renewed = monotonic();
     loop {
-        pause(part.min(patience().saturating_sub(renewed.elapsed())), stop).await;
+        sleep_unless_stopped(part.min(patience().saturating_sub(renewed.elapsed())), stop).await;
         if *stop.borrow() {
             return Ending::Stopped(revision);
         }
@@ -297,18 +301,18 @@ where
     }
 }
 
-/// Tells whoever asks that this process is there.
-async fn answer(client: async_nats::Client, mut asked: async_nats::Subscriber) {
-    while let Some(question) = asked.next().await {
-        if let Some(reply) = question.reply
+/// Answers liveness requests.
+async fn answer_liveness(client: async_nats::Client, mut asked: async_nats::Subscriber) {
+    while let Some(request) = asked.next().await {
+        if let Some(reply) = request.reply
             && let Err(error) = client.publish(reply, bytes::Bytes::new()).await
         {
-            tracing::debug!(%error, "an answer was not sent");
+            tracing::debug!(%error, "the answer to a liveness request was not sent");
         }
     }
 }
 
-async fn pause(length: Duration, stop: &mut watch::Receiver<bool>) {
+async fn sleep_unless_stopped(length: Duration, stop: &mut watch::Receiver<bool>) {
     tokio::select! {
         () = tokio::time::sleep(length) => {}
         _ = stop.changed() => {}
@@ -323,7 +327,7 @@ mod tests {
 
     const PART: Duration = Duration::from_millis(100);
 
-    /// How a lease ends whose renewals take so long and then fail, and after how long.
+    /// Returns how and after how long a lease ends whose renewals fail after `takes`.
     async fn unrenewed(takes: Duration, patience: Duration) -> (Ending, Duration) {
         let (_stops, mut stop) = watch::channel(false);
         let began = monotonic();
@@ -331,14 +335,14 @@ mod tests {
             tokio::time::sleep(takes).await;
             Err("the server is slow to say no".into())
         };
-        (keep(PART, 1, || patience, &mut stop, failing).await, began.elapsed())
+        (renew_until_ended(PART, 1, || patience, &mut stop, failing).await, began.elapsed())
     }
 
     #[tokio::test]
     async fn a_holder_stops_after_three_parts_however_slow_the_errors_are() {
         for takes in [Duration::ZERO, PART * 95 / 100, PART * 10] {
-            let (kept, took) = unrenewed(takes, PART * 3).await;
-            assert_eq!(kept, Ending::Unrenewed);
+            let (ending, took) = unrenewed(takes, PART * 3).await;
+            assert_eq!(ending, Ending::Unrenewed);
             assert!((PART * 3..PART * 7 / 2).contains(&took), "{took:?} with errors after {takes:?}");
         }
     }
@@ -355,7 +359,7 @@ mod tests {
                 if first { Ok(Some(revision + 1)) } else { Err("gone".into()) }
             }
         };
-        assert_eq!(keep(PART, 1, || PART * 3, &mut stop, once).await, Ending::Unrenewed);
+        assert_eq!(renew_until_ended(PART, 1, || PART * 3, &mut stop, once).await, Ending::Unrenewed);
         let took = began.elapsed();
         assert!((PART * 4..PART * 9 / 2).contains(&took), "{took:?}");
     }

@@ -1,4 +1,4 @@
-//! The streams of a workspace: what they are created with, and how those found differ from it.
+//! The streams of a workspace: their settings, and how those of existing streams differ.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::NatsError;
 use crate::config;
 use crate::subject::Subjects;
 
-/// A server that has just elected a leader may need a moment before it answers.
+/// Attempts to create a stream: a cluster that has just elected a leader may not answer at once.
 const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a stream is for.
+/// The streams of a workspace, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
-    /// What agents publish, until the execution actor has taken it.
+    /// The work queue: events published by agents, until the execution actor has acknowledged them.
     In,
     /// The log of record.
     Log,
@@ -35,13 +35,13 @@ impl StreamKind {
         }
     }
 
-    /// The word comes last, so that no two workspaces share a name.
+    /// Returns the stream's name. The kind comes last, so that no two workspaces share a name.
     pub(super) fn name(self, subjects: &Subjects) -> String {
         format!("pml_{}_{}", subjects.workspace(), self.word())
     }
 }
 
-/// One setting that is not what pml needs.
+/// A setting of a stream that differs from what pml needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     setting: &'static str,
@@ -50,8 +50,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether it says only how much the stream may hold.
-    fn is_room(&self) -> bool {
+    /// Returns whether the setting only limits the size of the stream.
+    fn is_size_limit(&self) -> bool {
         ["max_msgs", "max_bytes"].contains(&self.setting)
     }
 }
@@ -62,6 +62,7 @@ impl fmt::Display for Difference {
     }
 }
 
+/// Returns the settings that the streams of a workspace must have.
 pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead: &config::Dead) -> Vec<Config> {
     let base = |kind: StreamKind, description: &str| Config {
         name: kind.name(subjects),
@@ -96,7 +97,7 @@ pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead: &config
     ]
 }
 
-/// Creates the stream if it is missing. One that is there with other settings is an error that says how it differs.
+/// Creates the stream if it is missing. Fails with the differences if it exists with other settings.
 pub(super) async fn ensure(jetstream: &jetstream::Context, wanted: Config) -> Result<(), NatsError> {
     let stream = wanted.name.clone();
     let mut attempt = 0;
@@ -105,8 +106,8 @@ pub(super) async fn ensure(jetstream: &jetstream::Context, wanted: Config) -> Re
         let outcome = match jetstream.get_stream(&stream).await {
             Ok(found) => match differences(&wanted, &found.cached_info().config) {
                 found if found.is_empty() => return Ok(()),
-                // How much is kept of what was refused may change from one start to the next.
-                found if found.iter().all(Difference::is_room) && wanted.max_bytes > 0 => {
+                // The limits of the dead letters may be configured differently from one start to the next.
+                found if found.iter().all(Difference::is_size_limit) && wanted.max_bytes > 0 => {
                     jetstream.update_stream(&wanted).await.map(drop).map_err(Into::into)
                 }
                 differences => return Err(NatsError::Different { stream, differences }),

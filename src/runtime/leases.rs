@@ -20,12 +20,12 @@ pub(super) struct Leases(BTreeMap<Role, Lease>);
 
 impl Leases {
     /// Seeks the lease of each of `roles` that needs one.
-    pub(super) async fn seek(nats: &Nats, settings: &config::Nats, roles: &Roles, clock: &Clock) -> Result<Self, NatsError> {
+    pub(super) async fn request(nats: &Nats, settings: &config::Nats, roles: &Roles, clock: &Clock) -> Result<Self, NatsError> {
         let holder = format!("{}-{}", std::process::id(), clock.fresh_id());
         let length = Duration::from_millis(settings.lease_ms);
         let mut leases = BTreeMap::new();
         for role in LEASED_ROLES.into_iter().filter(|role| roles.contains(*role)) {
-            leases.insert(role, Lease::seek(nats, role.name(), holder.clone(), length).await?);
+            leases.insert(role, Lease::request(nats, role.name(), holder.clone(), length).await?);
         }
         Ok(Self(leases))
     }

@@ -45,7 +45,7 @@ impl Runtime {
             dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
             bus: Arc::new(NatsBus::new(nats.clone())),
             subjects: nats.subjects().clone(),
-            leases: Leases::seek(&nats, &config.nats, &roles, &clock).await?,
+            leases: Leases::request(&nats, &config.nats, &roles, &clock).await?,
             clock,
             roles,
         };

@@ -24,8 +24,8 @@ pub(crate) fn letter(name: &str) -> NewDeadLetter {
     }
 }
 
-pub(crate) async fn bury<const N: usize>(log: &dyn DeadLetters, names: [&str; N]) {
-    log.bury(names.map(letter).into()).await.expect("the log takes letters");
+pub(crate) async fn store<const N: usize>(log: &dyn DeadLetters, names: [&str; N]) {
+    log.store(names.map(letter).into()).await.expect("the log takes letters");
 }
 
 pub(crate) async fn list(log: &dyn DeadLetters, after: u64, limit: usize) -> Vec<DeadLetter> {
@@ -39,8 +39,8 @@ pub(crate) fn letters(listed: &[DeadLetter]) -> Vec<NewDeadLetter> {
 /// What every store of dead letters does; it is empty and keeps at least five.
 pub(crate) async fn lists_page_by_page_and_removes(dead: &dyn DeadLetters) {
     assert_eq!(list(dead, 0, 10).await, []);
-    bury(dead, ["a", "b"]).await;
-    bury(dead, ["c", "d", "e"]).await;
+    store(dead, ["a", "b"]).await;
+    store(dead, ["c", "d", "e"]).await;
     let all = list(dead, 0, 10).await;
     assert_eq!(letters(&all), ["a", "b", "c", "d", "e"].map(letter));
     assert!(all.windows(2).all(|pair| pair[0].number < pair[1].number && pair[0].at < pair[1].at));
@@ -54,21 +54,21 @@ pub(crate) async fn lists_page_by_page_and_removes(dead: &dyn DeadLetters) {
     }
     // A number is never given to another letter, also if the last one is gone.
     dead.remove(vec![all[4].number]).await.unwrap();
-    bury(dead, ["f"]).await;
+    store(dead, ["f"]).await;
     assert!(list(dead, all[1].number, 10).await[0].number > all[4].number);
 }
 
 /// At a limit of three.
 pub(crate) async fn the_oldest_give_way(dead: &dyn DeadLetters) {
-    bury(dead, ["a", "b"]).await;
-    bury(dead, ["c", "d"]).await;
+    store(dead, ["a", "b"]).await;
+    store(dead, ["c", "d"]).await;
     assert_eq!(letters(&list(dead, 0, 10).await), ["b", "c", "d"].map(letter));
-    bury(dead, ["e", "f", "g", "h", "i"]).await;
+    store(dead, ["e", "f", "g", "h", "i"]).await;
     assert_eq!(letters(&list(dead, 0, 10).await), ["g", "h", "i"].map(letter));
 }
 
 #[tokio::test]
-async fn buried_letters_are_listed_page_by_page_and_removed_ones_are_gone() {
+async fn stored_letters_are_listed_page_by_page_and_removed_ones_are_gone() {
     let home = TempDir::new().unwrap();
     lists_page_by_page_and_removes(&open(&home, 100)).await;
 }
@@ -78,12 +78,12 @@ async fn buried_letters_are_listed_page_by_page_and_removed_ones_are_gone() {
 async fn a_number_is_never_given_to_another_letter() {
     let home = TempDir::new().unwrap();
     let log = open(&home, 100);
-    bury(&log, ["a", "b"]).await;
+    store(&log, ["a", "b"]).await;
     let numbers: Vec<_> = list(&log, 0, 10).await.iter().map(|dead| dead.number).collect();
     log.remove(numbers.clone()).await.unwrap();
     drop(log);
     let log = open(&home, 100);
-    bury(&log, ["c"]).await;
+    store(&log, ["c"]).await;
     log.remove(numbers).await.unwrap();
     assert_eq!(letters(&list(&log, 0, 10).await), [letter("c")]);
 }
@@ -98,12 +98,12 @@ async fn the_oldest_letters_give_way_at_the_limit() {
 async fn letters_survive_reopening() {
     let home = TempDir::new().unwrap();
     let log = open(&home, 3);
-    bury(&log, ["a", "b", "c"]).await;
+    store(&log, ["a", "b", "c"]).await;
     let before = list(&log, 0, 10).await;
     drop(log);
     let log = open(&home, 3);
     assert_eq!(list(&log, 0, 10).await, before);
-    bury(&log, ["d"]).await;
+    store(&log, ["d"]).await;
     assert_eq!(letters(&list(&log, 0, 10).await), ["b", "c", "d"].map(letter));
 }
 
@@ -114,21 +114,21 @@ fn long(number: usize) -> NewDeadLetter {
 /// At a limit of a mebibyte.
 pub(crate) async fn the_oldest_give_way_to_bytes(dead: &dyn DeadLetters) {
     for number in 0..40 {
-        dead.bury(vec![long(number)]).await.unwrap();
+        dead.store(vec![long(number)]).await.unwrap();
     }
     let kept = pages(dead).await.concat();
     assert!((15..=17).contains(&kept.len()), "{} letters of 60,000 bytes are kept", kept.len());
     assert_eq!(kept.last().map(|dead| &dead.letter), Some(&long(39)));
     let numbers = kept.iter().map(|dead| dead.number).collect();
     dead.remove(numbers).await.unwrap();
-    bury(dead, ["a"]).await;
+    store(dead, ["a"]).await;
     assert_eq!(letters(&list(dead, 0, 10).await), [letter("a")], "what was removed is not counted");
 }
 
 /// With room for several mebibytes.
 pub(crate) async fn long_letters_make_short_pages(dead: &dyn DeadLetters) {
     for number in 0..40 {
-        dead.bury(vec![long(number)]).await.unwrap();
+        dead.store(vec![long(number)]).await.unwrap();
     }
     let pages = pages(dead).await;
     assert!(pages.len() > 1 && pages.iter().all(|page| page.len() <= 20), "{} pages", pages.len());

@@ -45,10 +45,10 @@ macro_rules! all_promises {
             what_was_appended_is_readable_at_once_and_the_tail_has_reached_it,
             reading_goes_page_by_page,
             reading_nothing_or_beyond_the_tail_gives_nothing,
-            finding_tells_known_ids_from_unknown_ones,
+            find_returns_the_positions_of_known_ids_only,
             dropping_the_future_does_not_undo_the_append,
             concurrent_appenders_each_keep_their_order,
-            those_who_wait_for_the_tail_are_woken,
+            waiters_for_the_tail_are_woken,
             a_caller_that_reads_back_writes_every_fact_once_and_in_order,
         );
     };

@@ -35,7 +35,7 @@ async fn write(directory: &Path) {
     for call in (0..RECORDS).collect::<Vec<_>>().chunks(100) {
         log.append(call.iter().copied().map(fact).collect()).await.unwrap();
     }
-    log.bury((0..5).map(|number| letter(&format!("{number}{}", "x".repeat(1_000)))).collect()).await.unwrap();
+    log.store((0..5).map(|number| letter(&format!("{number}{}", "x".repeat(1_000)))).collect()).await.unwrap();
 }
 
 async fn contents(log: &RedbLog) -> Option<(Vec<Record>, Vec<DeadLetter>)> {

@@ -17,7 +17,7 @@ use crate::run::whole;
 use crate::server::PATIENCE;
 
 fn open(home: &TempDir, faults: &Faults) -> RedbLog {
-    RedbLog::open_on(home.path(), options(), Clock::system(), faults.clone()).unwrap()
+    RedbLog::open_with_faults(home.path(), options(), Clock::system(), faults.clone()).unwrap()
 }
 
 /// Waits until the log is in a condition.

@@ -19,7 +19,7 @@ async fn a_lease_is_held_by_one_and_passes_on_when_it_is_released_or_its_holder_
     let settings = settings(&[server.url()]);
     let seek = async |holder: &str| {
         let nats = connect(&settings).await;
-        (Lease::seek(&nats, "trainer", holder.to_owned(), LENGTH).await.unwrap(), nats)
+        (Lease::request(&nats, "trainer", holder.to_owned(), LENGTH).await.unwrap(), nats)
     };
     let (first, _connection) = seek("first").await;
     assert_eq!(*first.state().borrow(), LeaseState::Held);
@@ -43,7 +43,7 @@ async fn a_lease_is_held_by_one_and_passes_on_when_it_is_released_or_its_holder_
 async fn a_holder_without_a_server_stops_before_its_time_is_over_and_goes_on_when_it_is_back() {
     let mut server = NatsServer::start();
     let nats = connect(&settings(&[server.url()])).await;
-    let lease = Lease::seek(&nats, "trainer", "only".to_owned(), LENGTH).await.unwrap();
+    let lease = Lease::request(&nats, "trainer", "only".to_owned(), LENGTH).await.unwrap();
     let mut state = lease.state();
     server.kill9();
     let gone = tokio::time::timeout(LENGTH, state.wait_for(|state| !state.is_held()));

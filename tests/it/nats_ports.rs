@@ -17,7 +17,7 @@ use pml::nats::{Nats, StreamKind};
 use tempfile::TempDir;
 
 use crate::dead_letters::{
-    bury, letter, letters, list, lists_page_by_page_and_removes, long_letters_make_short_pages, the_oldest_give_way,
+    letter, letters, list, lists_page_by_page_and_removes, long_letters_make_short_pages, store, the_oldest_give_way,
     the_oldest_give_way_to_bytes,
 };
 use crate::nats_server::{NatsServer, connect, settings, shipped, subjects};
@@ -67,12 +67,12 @@ async fn the_room_for_dead_letters_follows_the_configuration() {
 async fn a_foreign_message_among_the_dead_letters_is_shown_as_one() {
     let server = NatsServer::start();
     let dead = dead_letters(&server, 100).await;
-    bury(&dead, ["a"]).await;
+    store(&dead, ["a"]).await;
     let nats = connect(&settings(&[server.url()])).await;
     let subject = subjects().dead("anything").to_string();
     let publish = nats.jetstream().publish(subject.clone(), "password=hunter2 \u{ff}".into()).await.unwrap();
     publish.await.unwrap();
-    bury(&dead, ["b"]).await;
+    store(&dead, ["b"]).await;
     let listed = list(&dead, 0, 10).await;
     assert_eq!([&listed[0].letter, &listed[2].letter], [&letter("a"), &letter("b")]);
     let foreign = &listed[1].letter;

@@ -139,6 +139,6 @@ fn where_snapshots_are_kept_is_not_told() {
         let failed = ask(method);
         assert_eq!(failed.status, 500, "{method}: {failed:?}");
         let told = failed.json()["error"].as_str().unwrap().to_owned();
-        assert!(told.contains("the place where snapshots are kept cannot be used") && !told.contains(&home), "{told}");
+        assert!(told.contains("the snapshot store cannot be used") && !told.contains(&home), "{told}");
     }
 }

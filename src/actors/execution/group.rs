@@ -145,7 +145,7 @@ impl DeadLetterWriter {
             refused.into_iter().map(letter).collect()
         });
         let letters = letters.await.expect("redacting does not panic");
-        Ok(dead.bury(letters).await?)
+        Ok(dead.store(letters).await?)
     }
 }
 

@@ -9,7 +9,7 @@ use super::Finding;
 use crate::cli::source::connect;
 use crate::clock::Clock;
 use crate::config::{AppendMode, Config};
-use crate::log::{EventLog, Foreign, JetStreamLog};
+use crate::log::{EventLog, ForeignMessages, JetStreamLog};
 use crate::nats::{Nats, StreamKind};
 
 /// Connects to NATS and describes what it finds.
@@ -56,7 +56,7 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
 }
 
 /// Reads the whole log stream; returns the messages in it that are no records.
-async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<Foreign> {
+async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<ForeignMessages> {
     let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?;
     // Any lookup will do: it makes the log read every id.
     log.find(Clock::system().fresh_id()).await?;

@@ -1,9 +1,9 @@
-//! Where in a text a secret may begin, at a fraction of a nanosecond per byte.
+//! A filter that finds the places in a text where a secret may begin.
 //!
-//! Every shape has four characters in it without which it cannot be there. Those stand in a bit map; a text is searched for them in
-//! one pass, without regard to case. Nearly all texts have none and are done.
+//! Every pattern of a secret contains four characters (a gram) that are always present. All grams are in a bit map; a text is searched
+//! for them in one pass, ignoring case. Nearly all texts contain none, so no further pattern is tried on them.
 
-/// Four characters each. `*` is a letter, a digit, `_` or `-`; `#` is a hexadecimal digit; `~` is what may follow a name.
+/// The grams. `*` matches a letter, a digit, `_` or `-`; `#` a hexadecimal digit; `~` a character that may follow a name.
 const GRAMS: &[&[u8; 4]] = &[
     // Names of secrets.
     b"pass", b"pwd*", b"pwd~", b"secr", b"toke", b"auth", b"cook", b"cred", b"jwt*", b"jwt~", b"key~", b"keys", b"sig~",
@@ -24,7 +24,7 @@ const AFTER_NAME: &[u8] = b"=: \"'\\`]\t\n";
 const SLOT_BITS: u32 = 16;
 static FILTER: [u64; (1 << SLOT_BITS) / 64] = filter();
 
-/// The first place at or after `from` where one of the grams may stand.
+/// Returns the first index at or after `from` where one of the grams may be; false positives are possible.
 pub(super) fn next(bytes: &[u8], from: usize) -> Option<usize> {
     let at = bytes.get(from..)?.array_windows().position(|gram| {
         let slot = slot(*gram);
@@ -33,7 +33,8 @@ pub(super) fn next(bytes: &[u8], from: usize) -> Option<usize> {
     at.map(|at| from + at)
 }
 
-/// Multiplicative hashing (Knuth 6.4). Setting one bit makes letters lower-case and keeps digits and most signs as they are.
+/// Returns the slot of a gram by multiplicative hashing (Knuth 6.4). Setting one bit makes letters lower-case and keeps digits and
+/// most signs as they are.
 const fn slot(gram: [u8; 4]) -> usize {
     ((u32::from_le_bytes(gram) | 0x2020_2020).wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)) as usize
 }
@@ -48,7 +49,7 @@ const fn filter() -> [u64; (1 << SLOT_BITS) / 64] {
     filter
 }
 
-/// Sets the bits of all that `gram` stands for; its characters before `at` stand for themselves.
+/// Sets the bits of all grams that `gram` matches; its characters before `at` are literal.
 const fn add(filter: &mut [u64; (1 << SLOT_BITS) / 64], mut gram: [u8; 4], at: usize) {
     if at == gram.len() {
         let slot = slot(gram);

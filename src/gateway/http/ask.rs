@@ -33,7 +33,7 @@ pub(super) async fn search_capabilities(
     answer(&gateway, |asker| asker.search_capabilities(request.into_inner())).await
 }
 
-/// On a thread that may block, so that a slow model holds up nobody else.
+/// Answers a question on a blocking thread, so that a slow model does not delay other requests.
 async fn answer<T: Serialize + Send + 'static>(
     gateway: &Gateway,
     ask: impl FnOnce(&Asker) -> Result<T, AskError> + Send + 'static,

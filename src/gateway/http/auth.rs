@@ -1,5 +1,5 @@
-//! Who may come in. With keys configured, a bearer key with the right scope; without, anybody on this machine, but not web pages
-//! that this machine's browser happens to show.
+//! Access control. If API keys are configured, a request needs a bearer key with the right scope; otherwise every local process has
+//! access, but web pages in a local browser do not.
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -15,28 +15,28 @@ use crate::config::{ApiKey, Scope};
 
 const KEY_PREFIX: &str = "pml_";
 
-/// A fresh API key: 256 bits from the operating system.
+/// Returns a new API key with 256 random bits from the operating system.
 pub fn new_key() -> String {
     format!("{KEY_PREFIX}{:032x}{:032x}", entropy(), entropy())
 }
 
-/// What the configuration holds instead of the key. Keys are random, so one fast hash is enough.
+/// Returns the hash that the configuration holds instead of the key. Keys are random, so one fast hash is enough.
 pub fn hash_key(key: &str) -> String {
     blake3::hash(key.as_bytes()).to_hex().to_string()
 }
 
-/// Who may use a route where API keys are configured.
+/// The access that a route requires if API keys are configured.
 #[derive(Clone, Copy)]
 pub(super) enum Access {
-    /// Anybody, with a key or without.
+    /// Every request, with a key or without.
     Open,
-    /// Holders of any key.
+    /// A request with any key.
     AnyKey,
-    /// Holders of a key with this scope, or with the scope admin.
+    /// A request with a key that has this scope or the scope admin.
     Scope(Scope),
 }
 
-/// Runs on the route that matched.
+/// Middleware of one route that checks the API key.
 pub(super) async fn check_access(
     access: Access,
     request: ServiceRequest,
@@ -47,7 +47,7 @@ pub(super) async fn check_access(
     answer(checked, request, next).await
 }
 
-/// Runs before routing.
+/// Middleware that runs before routing and, if no API keys are configured, refuses requests from web pages.
 pub(super) async fn check_host(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -93,7 +93,7 @@ fn check_key(keys: &[ApiKey], given: Option<&str>, access: Access) -> Result<(),
     }
 }
 
-/// A page in a browser can send requests to the loopback address; its origin, or the name it was made to resolve, gives it away.
+/// Refuses requests of web pages, which a browser may send to the loopback address; their `Origin` or `Host` is not local.
 fn check_local(request: &ServiceRequest) -> Result<(), ApiError> {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     if header(HOST).is_some_and(|host| !is_local(host)) {

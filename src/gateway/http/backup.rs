@@ -1,4 +1,4 @@
-//! `GET /v1/backup`: the log as one stream, consistent whatever is appended meanwhile.
+//! `GET /v1/backup`: the log as one stream, consistent also while events are appended.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::history::backup;
 pub(super) async fn get(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let open = OpenStream::register(&gateway)?;
     let pieces = backup::encode_log(Arc::clone(&gateway.log)).map(move |piece| {
-        // Counted for as long as the stream lives.
+        // Keeps the stream counted until it is dropped.
         let _counted = &open;
         piece.map(Bytes::from)
     });

@@ -1,4 +1,4 @@
-//! A deadline for request bodies: one that trickles would hold its connection, and what was read of it, for ever.
+//! The deadline of request bodies, without which a slow client would hold its connection and memory for ever.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use super::Gateway;
 
 type SharedBody = Rc<RefCell<Payload>>;
 
-/// Gives the body of every request, whoever reads it, until `http.body_timeout_ms` after its head.
+/// Middleware that limits the time in which the body of a request must arrive to `http.body_timeout_ms` after its head.
 pub(super) async fn limit_time(
     mut request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -29,14 +29,14 @@ pub(super) async fn limit_time(
     if !matches!(*body.borrow(), Payload::None) {
         let gateway = request.app_data::<Data<Gateway>>().expect("the gateway is part of the app");
         let max = Duration::from_millis(gateway.settings.body_timeout_ms);
-        request.set_payload(Payload::Stream { payload: Box::pin(until(max, Rc::clone(&body))) });
+        request.set_payload(Payload::Stream { payload: Box::pin(with_deadline(max, Rc::clone(&body))) });
     }
     let response = next.call(request).await?.map_into_boxed_body();
     Ok(response.map_body(|_, answer| Answer { answer, _request_body: body }))
 }
 
-/// `body`, which ends with an error of the kind `TimedOut` if it has not ended after `max`.
-fn until(max: Duration, body: SharedBody) -> impl Stream<Item = Result<Bytes, PayloadError>> {
+/// Returns `body`, which fails with an error of the kind `TimedOut` if it has not ended after `max`.
+fn with_deadline(max: Duration, body: SharedBody) -> impl Stream<Item = Result<Bytes, PayloadError>> {
     let start = Some((body, Box::pin(tokio::time::sleep(max))));
     stream::unfold(start, |state| async {
         let (body, mut deadline) = state?;

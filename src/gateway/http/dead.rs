@@ -1,4 +1,4 @@
-//! Refused events: looking at them, and sending them again.
+//! `/v1/dead`: lists refused events and publishes them again.
 
 use std::collections::BTreeSet;
 
@@ -29,19 +29,19 @@ pub(super) async fn list(query: Query<DeadQuery>, gateway: Data<Gateway>) -> Res
     Ok(HttpResponse::Ok().json(json!({"dead": letters, "next": next})))
 }
 
-/// Which letters to send again; all that are whole (up to a page, and to a batch) if none is named.
+/// The letters to publish again; if none is named, all that are not cut, up to a page and a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Redrive {
+pub(super) struct RedriveRequest {
     numbers: Option<Vec<u64>>,
 }
 
-pub(super) async fn redrive(request: Json<Redrive>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    // More than a batch would never find room where the queue is as short as the configuration allows.
+pub(super) async fn redrive(request: Json<RedriveRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    // More than a batch would never fit into the shortest queue that the configuration allows.
     let max = PAGE_MAX.min(gateway.settings.batch_events_max);
     let letters = match &request.numbers {
-        Some(numbers) => named(gateway.dead.as_ref(), numbers.iter().copied().collect(), max).await?,
-        None => oldest(gateway.dead.as_ref(), max, gateway.settings.body_bytes_max).await?,
+        Some(numbers) => letters_by_number(gateway.dead.as_ref(), numbers.iter().copied().collect(), max).await?,
+        None => oldest_letters(gateway.dead.as_ref(), max, gateway.settings.body_bytes_max).await?,
     };
     let verdicts = gateway.publisher.redrive(gateway.dead.as_ref(), letters, gateway.clock.now()).await?;
     let (numbers, verdicts): (Vec<u64>, Vec<_>) = verdicts.into_iter().unzip();
@@ -49,8 +49,12 @@ pub(super) async fn redrive(request: Json<Redrive>, gateway: Data<Gateway>) -> R
     Ok(HttpResponse::Ok().json(answer))
 }
 
-/// The letters with these numbers, up to `max`, page by page. All must be there and whole.
-async fn named(dead: &dyn DeadLetters, mut numbers: BTreeSet<u64>, max: usize) -> Result<Vec<DeadLetter>, ApiError> {
+/// Returns the letters with these numbers, up to `max`. Fails if one is missing or was cut.
+async fn letters_by_number(
+    dead: &dyn DeadLetters,
+    mut numbers: BTreeSet<u64>,
+    max: usize,
+) -> Result<Vec<DeadLetter>, ApiError> {
     let mut found = Vec::new();
     let mut after = numbers.first().map(|first| first.saturating_sub(1));
     while let Some(number) = after {
@@ -72,8 +76,8 @@ async fn named(dead: &dyn DeadLetters, mut numbers: BTreeSet<u64>, max: usize) -
     }
 }
 
-/// The oldest letters that are whole, up to `max` and to `bytes_max`.
-async fn oldest(dead: &dyn DeadLetters, max: usize, bytes_max: usize) -> Result<Vec<DeadLetter>, ApiError> {
+/// Returns the oldest letters that were not cut, up to `max` letters and `bytes_max` bytes.
+async fn oldest_letters(dead: &dyn DeadLetters, max: usize, bytes_max: usize) -> Result<Vec<DeadLetter>, ApiError> {
     let (mut found, mut bytes, mut after) = (Vec::new(), 0, Some(0));
     while let Some(number) = after {
         let page = dead.list(number, PAGE_MAX).await?;

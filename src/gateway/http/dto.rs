@@ -1,4 +1,4 @@
-//! The shapes HTTP answers have. Conversions from the domain stand here and nowhere else.
+//! The JSON types of HTTP responses, with the conversions from domain types.
 
 use serde::Serialize;
 
@@ -8,6 +8,7 @@ use crate::core::trace::OpenExecution;
 use crate::log::DeadLetter;
 use crate::publisher::Verdict;
 
+/// The response to published events.
 #[derive(Serialize)]
 pub(super) struct PublishAnswer {
     accepted: usize,
@@ -61,6 +62,7 @@ fn publish_result(id: Option<String>, verdict: &Verdict) -> PublishResult {
     PublishResult { id, status, seq, error }
 }
 
+/// One execution, open or closed.
 #[derive(Serialize)]
 pub(super) struct TraceDto<'a> {
     execution: &'a str,
@@ -113,13 +115,14 @@ impl<'a> TraceDto<'a> {
         }
     }
 
-    /// What is known so far, in the form it would have if it were closed here.
+    /// Creates it from an open execution, in the form that it would have if it were closed now.
     pub(super) fn open(execution: &'a ExecutionId, open: &OpenExecution) -> Self {
         let so_far = open.complete(execution, true);
         Self { status: "open", success: None, ended: None, ..Self::completed(execution, &so_far) }
     }
 }
 
+/// A dead letter.
 #[derive(Serialize)]
 pub(crate) struct DeadLetterDto {
     number: u64,
@@ -130,7 +133,7 @@ pub(crate) struct DeadLetterDto {
     origin: String,
     /// The event as received, with secrets redacted; bytes that are not UTF-8 are shown as replacement characters.
     event: String,
-    /// How many bytes it had, if it was cut. It cannot be sent again then.
+    /// Bytes of the whole event, if it was cut. A cut event cannot be sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_from: Option<u64>,
 }

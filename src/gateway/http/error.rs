@@ -1,4 +1,4 @@
-//! One table from what went wrong to what HTTP says about it.
+//! The errors of the HTTP gateway, with their status codes and responses.
 
 use std::io::ErrorKind;
 
@@ -19,9 +19,10 @@ use crate::publisher::PublishError;
 use crate::publisher::RedriveError;
 use crate::snapshot::SnapshotError;
 
-/// Seconds after which a client that met back-pressure should try again.
+/// The `Retry-After` of temporary errors, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
+/// An error response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("{field}: {problem}")]
@@ -50,7 +51,7 @@ pub(crate) enum ApiError {
     Publish(#[from] PublishError),
     #[error(transparent)]
     Ask(#[from] AskError),
-    #[error("predictions cannot be heard")]
+    #[error("cannot subscribe to predictions")]
     Bus(#[from] BusError),
     #[error("the server is stopping")]
     Stopping,
@@ -68,14 +69,14 @@ impl From<Refused> for ApiError {
     }
 }
 
-/// A snapshot's problem as it may leave the server: without the place where snapshots are kept.
+/// Returns the text of a snapshot error without the location of the store, which clients must not see.
 fn snapshot_problem(error: &SnapshotError) -> String {
     match error {
         SnapshotError::Place { .. } | SnapshotError::Store { .. } => {
-            "the place where snapshots are kept cannot be used; the server's messages say why".to_owned()
+            "the snapshot store cannot be used; the server's log says why".to_owned()
         }
         SnapshotError::Taken { seq, .. } => format!(
-            "the place where snapshots are kept holds one at {seq} of another log; give each log a place of its own (snapshots.url)"
+            "the snapshot store holds a snapshot at {seq} of another log; give each log a store of its own (snapshots.url)"
         ),
         other => other.to_string(),
     }
@@ -113,26 +114,26 @@ impl ResponseError for ApiError {
             response.insert_header((RETRY_AFTER, RETRY_AFTER_SECONDS.to_string()));
         }
         if status == StatusCode::REQUEST_TIMEOUT {
-            // The rest of the body may still come, and nobody waits for it.
+            // The rest of the body may still arrive and would not be read.
             response.force_close();
         }
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, "Bearer"));
         }
-        // It may quote what was asked.
+        // The text may quote the request.
         let mut error = self.to_string();
         Redactor::builtin().clean(&mut error);
         response.json(json!({"error": error}))
     }
 }
 
-/// `Retry-After` for answers that are built elsewhere.
+/// Returns the header `Retry-After`, for responses that are built elsewhere.
 pub(crate) fn retry_after() -> (&'static str, String) {
     ("retry-after", RETRY_AFTER_SECONDS.to_string())
 }
 
-/// What is answered to parameters that cannot be read.
-pub(crate) fn wrong_query() -> QueryConfig {
+/// Returns the query settings, with the error for parameters that cannot be read.
+pub(crate) fn query_config() -> QueryConfig {
     let refuse = |error: QueryPayloadError| match error {
         QueryPayloadError::Deserialize(problem) => ApiError::BadRequest { field: "query", problem: problem.to_string() },
         other => ApiError::BadRequest { field: "query", problem: other.to_string() },
@@ -140,21 +141,21 @@ pub(crate) fn wrong_query() -> QueryConfig {
     QueryConfig::default().error_handler(move |error, _| refuse(error).into())
 }
 
-/// What is answered to a JSON body that cannot be read.
-pub(crate) fn wrong_json(body_timeout_ms: u64) -> JsonConfig {
+/// Returns the JSON settings, with the error for bodies that cannot be read.
+pub(crate) fn json_config(body_timeout_ms: u64) -> JsonConfig {
     let refuse = move |error: JsonPayloadError| match error {
         JsonPayloadError::ContentType => {
             ApiError::BadRequest { field: "content-type", problem: "is not application/json".to_owned() }
         }
         JsonPayloadError::Deserialize(problem) => ApiError::BadRequest { field: "body", problem: problem.to_string() },
-        JsonPayloadError::Payload(problem) => wrong_body(&problem, body_timeout_ms),
+        JsonPayloadError::Payload(problem) => body_error(&problem, body_timeout_ms),
         other => ApiError::BadRequest { field: "body", problem: other.to_string() },
     };
     JsonConfig::default().error_handler(move |error, _| refuse(error).into())
 }
 
-/// What is answered to a body that did not arrive as it should.
-pub(crate) fn wrong_body(error: &PayloadError, body_timeout_ms: u64) -> ApiError {
+/// Converts an error met while reading a body.
+pub(crate) fn body_error(error: &PayloadError, body_timeout_ms: u64) -> ApiError {
     match error {
         PayloadError::Io(error) if error.kind() == ErrorKind::TimedOut => ApiError::BodyTimeout { max_ms: body_timeout_ms },
         other => ApiError::BadRequest { field: "body", problem: other.to_string() },

@@ -1,16 +1,17 @@
-//! `GET /openapi.json`: the HTTP interface described for programs. Event schemas are the generated ones.
+//! `GET /openapi.json`: the OpenAPI description of the HTTP gateway. The event schemas are the generated ones.
 
 use actix_web::HttpResponse;
 use serde_json::{Value, json};
 
 use super::auth::Access;
-use super::routes::{self, Entry};
+use super::routes::{self, RouteEntry};
 use crate::core::event::{Kind, schema};
 
 pub(super) async fn serve() -> HttpResponse {
     HttpResponse::Ok().json(document())
 }
 
+/// Returns the OpenAPI document.
 pub(super) fn document() -> Value {
     let publishable = Kind::ALL.into_iter().filter(|kind| kind.is_publishable());
     let schemas: Value = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), schema::for_kind(kind))).collect();
@@ -27,7 +28,7 @@ pub(super) fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "pml", "version": env!("CARGO_PKG_VERSION"),
-            "description": "Procedural memory for AI agents: publish what was done, ask what is known.",
+            "description": "Procedural memory for AI agents: publish what agents do, query what pml has learnt.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "security": [{}, {"key": []}],
@@ -73,13 +74,13 @@ fn publish_answer() -> Value {
     })
 }
 
-/// Every path, with the scope that each operation needs; questions are described apart.
+/// Returns all paths, with the scope that each operation needs.
 fn paths() -> Value {
     let mut paths = resources();
     if let (Value::Object(paths), Value::Object(questions)) = (&mut paths, questions()) {
         paths.extend(questions);
     }
-    for Entry { method, path, access, .. } in routes::table() {
+    for RouteEntry { method, path, access, .. } in routes::table() {
         let operation = paths.get_mut(path).and_then(|path| path.get_mut(method.as_str().to_ascii_lowercase()));
         if let (Some(operation), Some(security)) = (operation, security(access)) {
             operation["security"] = security;
@@ -88,7 +89,7 @@ fn paths() -> Value {
     paths
 }
 
-/// Without API keys everything is open; with keys, the scope that one needs.
+/// Returns the security of an operation: none without API keys, otherwise a key with the scope.
 fn security(access: Access) -> Option<Value> {
     match access {
         Access::Open => Some(json!([{}])),
@@ -99,7 +100,7 @@ fn security(access: Access) -> Option<Value> {
 
 fn questions() -> Value {
     json!({
-        "/v1/discover": {"post": ask("Which tool or capability fits an intent: one ranked list, each with why", &json!({
+        "/v1/discover": {"post": ask("The tools and capabilities that fit an intent, as one ranked list with reasons", &json!({
             "intent": {"type": "string"},
             "filter": {"type": "object", "properties": {
                 "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": {"type": "number", "default": 0.0},
@@ -107,22 +108,22 @@ fn questions() -> Value {
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
             "include_related": {"type": "boolean", "default": false},
         }), &["intent"])},
-        "/v1/predict": {"post": ask("What comes next: tools, capabilities and being done, each with its probability and why", &json!({
+        "/v1/predict": {"post": ask("The next call: tools, capabilities and the end of the execution, each with its probability and reasons", &json!({
             "intent": {"type": "string", "default": ""},
             "context": {"type": "array", "items": {"type": "string"}, "description": "What was called so far, in order."},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
             "only": {"enum": ["all", "tool", "capability"], "default": "all"},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
         }), &[])},
-        "/v1/explain": {"post": ask("Why something was predicted, and the records that taught it", &json!({
+        "/v1/explain": {"post": ask("Why an outcome was predicted, with the records that it was learnt from", &json!({
             "prediction": {"type": "string", "description": "A prediction that was served; its question is asked again."},
             "intent": {"type": "string", "default": ""},
             "context": {"type": "array", "items": {"type": "string"}},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
             "item": {"type": "string", "description": "A tool, capability:ID or done; the first outcome if left out."},
         }), &[])},
-        "/v1/models": {"get": get("The model that predicts: version, weights, and how its predictions fared", &[])},
-        "/v1/predictions": {"get": get("What comes next after each step of live executions, as server-sent events (event: prediction)", &[
+        "/v1/models": {"get": get("The model that predicts: version, weights, and the results of its predictions", &[])},
+        "/v1/predictions": {"get": get("The predictions after each step of open executions, as server-sent events (event: prediction)", &[
             parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
         ])},
         "/v1/search_tools": {"post": deprecated(ask("Tools only, near those in use; use discover", &json!({
@@ -144,7 +145,7 @@ fn snapshots() -> Value {
         "get": get("Snapshots of the state, oldest first", &[]),
         "post": {"summary": "Take a snapshot; answers when it is written", "responses": {
             "200": {"description": "Written, or the same one was there"},
-            "409": failed("There is nothing to take one of, or the place belongs to another log"),
+            "409": failed("The state is empty, or the snapshot store belongs to another log"),
         }},
     })
 }
@@ -164,7 +165,7 @@ fn resources() -> Value {
             "400": answered("Every event was refused"),
             "408": failed("The body took too long to arrive; nothing was taken"),
             "413": failed("Body or batch too large; nothing was taken"),
-            "429": failed("Too much is waiting; see Retry-After"),
+            "429": failed("Too many requests are waiting; see Retry-After"),
             "503": failed("No events are accepted at the moment, or the outcome is unknown; send it again with the same ids"),
             "507": failed("The log has no room (log.free_bytes_min, or the limits of its stream); make room and send it again with the same ids"),
         },
@@ -182,9 +183,9 @@ fn resources() -> Value {
         "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
         "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
         "/v1/graph": {"get": get("Typed edges, the strongest first", &[limit.clone(), parameter("kind", "query", "string", "Only edges of this kind")])},
-        "/v1/related": {"get": get("What stands next to a tool or capability: neighbours, tools often before and after, community, a way to another", &[
+        "/v1/related": {"get": get("The neighbours of a tool or capability, tools often before and after, its community, a path to another", &[
             required(parameter("tool", "query", "string", "A tool, or a capability as capability:ID")),
-            parameter("to", "query", "string", "Also the cheapest ordered way to this one"),
+            parameter("to", "query", "string", "Also the cheapest ordered path to this one"),
             parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
         ])},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
@@ -193,14 +194,14 @@ fn resources() -> Value {
         "/v1/backup": {"get": get("The whole log as one stream for `pml restore`", &[])},
         "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
         "/v1/dead/redrive": {"post": {
-            "summary": "Send refused events through the door again",
+            "summary": "Publish refused events again",
             "requestBody": {"required": true, "content": {"application/json": {"schema": {
                 "type": "object", "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}},
             }}}},
             "responses": {"200": answered("One result per letter; ids are letter numbers")},
         }},
         "/healthz": {"get": get("The process runs", &[])},
-        "/readyz": {"get": get("Events are taken; how far the fold is behind", &[])},
+        "/readyz": {"get": get("Whether events are accepted, and how far the fold is behind the log", &[])},
         "/metrics": {"get": get("Prometheus metrics", &[])},
         "/openapi.json": {"get": get("This document", &[])},
     })

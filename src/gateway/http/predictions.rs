@@ -1,4 +1,4 @@
-//! `GET /v1/predictions`: what comes next, told after each step of a live execution, as server-sent events.
+//! `GET /v1/predictions`: the predictions after each step of open executions, as server-sent events.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Bytes, Data, Query};
@@ -13,13 +13,13 @@ use crate::bus::{Delivery, Subscription};
 use crate::core::id::SessionId;
 use crate::subject::Pattern;
 
-/// Predictions that wait for a reader. One that is slower is told how many it missed.
+/// Most predictions that wait for a reader. A slower reader gets an event with the number it missed.
 const QUEUE_LEN_MAX: usize = 256;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PredictionsQuery {
-    /// A session, or the id of an execution that belongs to none; everything if left out.
+    /// A session, or the id of an execution without a session; all predictions if left out.
     session: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn stream(query: Query<PredictionsQuery>, gateway: Data<Gateway
     Ok(response)
 }
 
-/// The first thing sent is a comment: whoever has read it will miss nothing from there on.
+/// Streams the predictions. A comment is sent first: a client that has read it misses no later prediction.
 fn server_sent_events(subscription: Subscription, open: OpenStream) -> impl Stream<Item = Result<Bytes, ApiError>> {
     let greeted = false;
     stream::unfold((subscription, open, greeted), |(mut subscription, open, greeted)| async move {

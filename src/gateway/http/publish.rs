@@ -1,4 +1,4 @@
-//! `POST /v1/events`: one CloudEvent, a batch, or one per line; each gets its own answer.
+//! `POST /v1/events`: publishes one CloudEvent, a batch, or one event per line; each gets its own result.
 
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut, Data, Payload};
@@ -7,14 +7,14 @@ use futures_util::StreamExt;
 
 use super::Gateway;
 use super::dto::PublishAnswer;
-use super::error::{ApiError, retry_after, wrong_body};
+use super::error::{ApiError, body_error, retry_after};
 use crate::config;
 use crate::core::event::cloud;
 use crate::core::redact::Redactor;
 use crate::publisher::{Incoming, Verdict};
 
 const ORIGIN: &str = "http";
-/// How much of an oversized body is read and thrown away, so that the client gets to read the answer.
+/// How many bytes of an oversized body are read and discarded, so that the client reads the response.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
 
 pub(super) async fn post_events(
@@ -29,8 +29,8 @@ pub(super) async fn post_events(
     let ids: Vec<Option<String>> = items.iter().map(|item| given_id(item, redactor)).collect();
     let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
     let all_refused = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Refused(_)));
-    let later = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
-    let mut response = match (all_refused, verdicts.iter().any(later)) {
+    let is_temporary = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+    let mut response = match (all_refused, verdicts.iter().any(is_temporary)) {
         (false, _) => HttpResponse::Accepted(),
         (true, false) => HttpResponse::BadRequest(),
         (true, true) => {
@@ -42,7 +42,7 @@ pub(super) async fn post_events(
     Ok(response.json(PublishAnswer::new(ids, verdicts)))
 }
 
-/// `announced` is how long the body will be, as far as the sender said.
+/// Reads the body. `announced` is its length by the request's headers, zero if unknown.
 async fn read_body(mut payload: Payload, announced: usize, settings: &config::Http) -> Result<Bytes, ApiError> {
     let max = settings.body_bytes_max;
     let mut body = BytesMut::with_capacity(announced.min(max));
@@ -50,9 +50,9 @@ async fn read_body(mut payload: Payload, announced: usize, settings: &config::Ht
     while let Some(chunk) = payload.next().await {
         let chunk = match chunk {
             Ok(chunk) => chunk,
-            // The rest of a body that is too large anyway changes nothing.
+            // The body is too large already, so errors in the rest do not matter.
             Err(_) if read > max => break,
-            Err(error) => return Err(wrong_body(&error, settings.body_timeout_ms)),
+            Err(error) => return Err(body_error(&error, settings.body_timeout_ms)),
         };
         read += chunk.len();
         if read <= max {
@@ -64,7 +64,7 @@ async fn read_body(mut payload: Payload, announced: usize, settings: &config::Ht
     if read > max { Err(ApiError::BodyTooLarge { max }) } else { Ok(body.freeze()) }
 }
 
-/// The events of a request, each read and checked or refused by itself. Of a request with too many, one more than the limit is read.
+/// Reads the events of a request, each accepted or refused by itself. Of a request with too many, one more than the limit is read.
 fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result<Vec<Incoming>, ApiError> {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -74,7 +74,7 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
     };
     let max = gateway.settings.batch_events_max;
     let items = match media_type.as_str() {
-        _ if request.headers().contains_key("ce-type") => vec![binary(request, body, gateway)],
+        _ if request.headers().contains_key("ce-type") => vec![read_binary(request, body, gateway)],
         "application/x-ndjson" | "application/jsonl" => {
             let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
             lines.take(max.saturating_add(1)).map(|line| structured(body.slice_ref(line))).collect()
@@ -107,8 +107,8 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
     }
 }
 
-/// Reads an event in binary mode. Its attributes are headers, so what is kept of a refused one is put together again.
-fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
+/// Reads an event in binary mode. Its attributes are headers, so the original of a refused event is assembled from both.
+fn read_binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
     let headers = || request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let read = cloud::from_binary(headers(), body, gateway.clock.now());
     let item = Incoming::received(read, body.clone(), gateway.publisher.limits());
@@ -116,7 +116,7 @@ fn binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
     Incoming { original, ..item }
 }
 
-/// The id as the sender wrote it, also of an event that was refused.
+/// Returns the id as the sender wrote it, also of a refused event.
 fn given_id(item: &Incoming, redactor: &Redactor) -> Option<String> {
     if let Ok(fact) = &item.content {
         return Some(fact.id.to_string());

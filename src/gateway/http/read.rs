@@ -1,4 +1,4 @@
-//! Questions about what is known, answered from the newest view.
+//! Read requests about tools, capabilities, the graph, traces, models, state and health, answered from the newest view.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Path, Query};
@@ -46,17 +46,17 @@ pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {
     HttpResponse::Ok().json(catalogue::state(&gateway.views.current()))
 }
 
-/// The process runs.
+/// `GET /healthz`: responds while the process runs.
 pub(super) async fn healthz() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// The fold has caught up with the log, and events are taken if this process is one that takes them.
+/// `GET /readyz`: whether this process accepts events, if it has the execution role, and how far its fold is behind the log.
 pub(super) async fn readyz(gateway: Data<Gateway>) -> HttpResponse {
     let (applied, tail) = (gateway.views.current().applied(), *gateway.log.tail().borrow());
     let condition = gateway.log.condition();
     let accepting = (gateway.publisher.is_open() && condition == Condition::Good) || !gateway.takes_events;
-    // A busy fold is always a little behind; one that stands still is the trouble, and shows as a growing distance.
+    // A busy fold is always a little behind, so `behind` does not decide; a stalled fold shows as a growing number.
     let mut body =
         json!({"ready": accepting, "applied_seq": applied.0, "tail_seq": tail.0, "behind": tail.0 - applied.0.min(tail.0)});
     if condition != Condition::Good {

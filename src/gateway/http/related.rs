@@ -1,4 +1,4 @@
-//! `GET /v1/related`: what stands next to a tool, answered from the newest measures.
+//! `GET /v1/related`: the neighbours of a tool or capability in the graph, answered from the newest measures.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Query};
@@ -23,7 +23,7 @@ pub(super) struct RelatedQuery {
 
 pub(super) async fn related(query: Query<RelatedQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let limit = Page { after: None, limit: query.limit }.limit(PAGE_MAX)?;
-    // The measures first: the view must know every node that they do.
+    // The measures are read first, because the view must contain every node that they do.
     let measures = gateway.measures.current();
     let view = gateway.views.current();
     let tool = find(&view, "tool", &query.tool)?;

@@ -1,5 +1,5 @@
-//! Every route in one table: method, path, who may ask, and what answers. The access is checked after routing, on the route that
-//! matched, so that no spelling of a path reaches a handler past its check.
+//! The table of all routes: method, path, required access and handler. The access is checked after routing, on the matched route, so that
+//! no spelling of a path bypasses the check.
 
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
@@ -15,17 +15,18 @@ const QUERY: Access = Access::Scope(Scope::Query);
 const ADMIN: Access = Access::Scope(Scope::Admin);
 
 /// One row of the table.
-pub(super) struct Entry {
+pub(super) struct RouteEntry {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) access: Access,
-    answer: Route,
+    handler: Route,
 }
 
-pub(super) fn table() -> Vec<Entry> {
-    let entry = |method, path, access, answer| Entry { method, path, access, answer };
-    let get = |path, access, answer| entry(Method::GET, path, access, answer);
-    let post = |path, access, answer| entry(Method::POST, path, access, answer);
+/// Returns the table of routes.
+pub(super) fn table() -> Vec<RouteEntry> {
+    let entry = |method, path, access, handler| RouteEntry { method, path, access, handler };
+    let get = |path, access, handler| entry(Method::GET, path, access, handler);
+    let post = |path, access, handler| entry(Method::POST, path, access, handler);
     vec![
         post("/v1/events", PUBLISH, web::to(publish::post_events)),
         get("/v1/events", QUERY, web::to(stream::get_events)),
@@ -54,16 +55,16 @@ pub(super) fn table() -> Vec<Entry> {
     ]
 }
 
-/// Puts the table into an app. What it does not list is answered with 404 or 405, to holders of any key.
+/// Registers the routes in an app. Other requests get 404 or 405; they need any key if keys are configured.
 pub(super) fn register(app: &mut web::ServiceConfig) {
     let mut entries = table();
     entries.sort_by_key(|entry| entry.path);
     let mut entries = entries.into_iter().peekable();
-    while let Some(Entry { path, .. }) = entries.peek() {
+    while let Some(RouteEntry { path, .. }) = entries.peek() {
         let path = *path;
         let mut resource = web::resource(path).default_service(guarded(Access::AnyKey, web::to(error::no_such_method)));
         while let Some(entry) = entries.next_if(|entry| entry.path == path) {
-            resource = resource.route(guarded(entry.access, entry.answer.method(entry.method)));
+            resource = resource.route(guarded(entry.access, entry.handler.method(entry.method)));
         }
         app.service(resource);
     }
@@ -92,7 +93,7 @@ mod tests {
                 Access::Scope(scope) => json!([{}, {"key": [scope.name()]}]),
             };
             let operation = (entry.path.to_owned(), entry.method.as_str().to_ascii_lowercase());
-            assert!(expected.insert(operation, security).is_none(), "{} {} stands there twice", entry.method, entry.path);
+            assert!(expected.insert(operation, security).is_none(), "{} {} is listed twice", entry.method, entry.path);
         }
         let document = openapi::document();
         let described = document["paths"].as_object().unwrap().iter().flat_map(|(path, operations)| {

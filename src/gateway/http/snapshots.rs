@@ -1,4 +1,4 @@
-//! Snapshots: which there are, and taking one.
+//! `/v1/snapshots`: lists and takes snapshots.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -8,22 +8,22 @@ use super::Gateway;
 use super::error::ApiError;
 use crate::snapshot::{ListedSnapshot, Manifest};
 
-/// Where they are kept is nothing that clients need to know.
+/// Lists the snapshots, without the location of the store, which clients need not know.
 pub(super) async fn list(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let snapshots: Vec<Value> = gateway.snapshots.list().await?.iter().map(listed).collect();
+    let snapshots: Vec<Value> = gateway.snapshots.list().await?.iter().map(listed_snapshot_dto).collect();
     Ok(HttpResponse::Ok().json(json!({"snapshots": snapshots})))
 }
 
-/// Answers when the snapshot is written.
+/// Takes a snapshot and responds once it is written.
 pub(super) async fn create(gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(described(&gateway.snapshots.take_snapshot().await?)))
+    Ok(HttpResponse::Ok().json(snapshot_dto(&gateway.snapshots.take_snapshot().await?)))
 }
 
-/// A snapshot for programs; `problem` says why one cannot be used.
-pub(crate) fn listed(ListedSnapshot { seq, manifest }: &ListedSnapshot) -> Value {
+/// Returns the JSON of a listed snapshot; `problem` says why one cannot be used.
+pub(crate) fn listed_snapshot_dto(ListedSnapshot { seq, manifest }: &ListedSnapshot) -> Value {
     match manifest {
         Ok(manifest) => {
-            let mut snapshot = described(manifest);
+            let mut snapshot = snapshot_dto(manifest);
             if let Err(other) = manifest.check_fold() {
                 snapshot["problem"] = json!(other.to_string());
             }
@@ -33,7 +33,8 @@ pub(crate) fn listed(ListedSnapshot { seq, manifest }: &ListedSnapshot) -> Value
     }
 }
 
-pub(crate) fn described(manifest: &Manifest) -> Value {
+/// Returns the JSON of a snapshot.
+pub(crate) fn snapshot_dto(manifest: &Manifest) -> Value {
     json!({
         "seq": manifest.seq, "taken_at": manifest.taken_at, "digest": manifest.digest, "schema": manifest.schema,
         "fold": manifest.fold,

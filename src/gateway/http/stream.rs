@@ -1,4 +1,4 @@
-//! `GET /v1/events`: the log as a stream. Server-sent events follow it for ever; NDJSON ends at the present tail.
+//! `GET /v1/events`: the log as a stream. Server-sent events follow the log without end; NDJSON ends at the present tail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::core::id::Seq;
 use crate::log::{ReadError, SharedLog};
 use crate::metrics::Metrics;
 
-/// A piece of a stream is sent once it has this many bytes, so that a reader that does not read holds no more than that and one record.
+/// A piece of a stream is sent once it has this many bytes, so that a stalled client costs no more memory than that and one record.
 const PIECE_BYTES: usize = 64 << 10;
-/// Records read from the log at once: as many as last filled a piece, twice over, within these bounds. Some hold hundreds of kilobytes,
-/// and those that do not fit are read again for the next piece.
+/// Records read from the log at once: twice as many as the last piece had, at most `PAGE_RECORDS_MAX`. Records may have hundreds of
+/// kilobytes, and those that do not fit are read again for the next piece.
 const PAGE_RECORDS_FIRST: usize = 8;
 const PAGE_RECORDS_MAX: usize = 64;
-/// A comment line this often keeps proxies from closing a silent stream.
+/// The interval of comment lines, which keep proxies from closing an idle stream.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// First position wanted. Without it (and without `Last-Event-ID`) NDJSON starts at the beginning, SSE at what comes next.
+    /// First position wanted. Without it (and without `Last-Event-ID`) NDJSON starts at the beginning, SSE after the present tail.
     from: Option<u64>,
 }
 
@@ -61,10 +61,11 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<Seq>, ApiError> {
     seq.map(|seq| Some(Seq(seq))).ok_or_else(problem)
 }
 
-/// Counts a streamed answer for as long as it lives.
+/// Counts a streamed response until it is dropped.
 pub(super) struct OpenStream(Arc<Metrics>);
 
 impl OpenStream {
+    /// Counts a new stream; fails if there are too many.
     pub(super) fn register(gateway: &Gateway) -> Result<Self, ApiError> {
         let max = gateway.settings.streams_max;
         let before = gateway.metrics.streams.inc();
@@ -93,13 +94,13 @@ impl Reader {
         Self { log, after, page_records: PAGE_RECORDS_FIRST, _open: open }
     }
 
-    /// The next records up to `last`, each as `text_of` has it; `None` if there are none yet.
-    async fn next_piece(&mut self, last: Seq, text_of: impl Fn(&Record) -> String) -> Result<Option<Bytes>, ReadError> {
+    /// Returns the next records up to `last`, each formatted by `format`; `None` if there are none yet.
+    async fn next_piece(&mut self, last: Seq, format: impl Fn(&Record) -> String) -> Result<Option<Bytes>, ReadError> {
         let records = self.log.read(self.after, self.page_records).await?;
         let mut piece = String::new();
         let mut sent = 0;
         for record in records.iter().take_while(|record| record.seq <= last) {
-            piece.push_str(&text_of(record));
+            piece.push_str(&format(record));
             self.after = record.seq;
             sent += 1;
             if piece.len() >= PIECE_BYTES {

@@ -1,11 +1,11 @@
-//! The door for agents: takes events from the work queue, hands them to the execution actor, and acknowledges them last.
+//! The intake: consumes events from the work queue, submits them to the execution actor, and acknowledges them last.
 //!
-//! What is acknowledged is in the log or among the dead letters. What is not comes again, and is then recognised by its id. An event that
-//! is refused only for the moment (`Refusal::is_temporary`) is handed back to the queue, which brings it again after a pause.
+//! An acknowledged event is in the log or among the dead letters. Any other is delivered again, and is then recognised by its id. An event
+//! with a temporary refusal (`Refusal::is_temporary`) is returned to the queue, which delivers it again after a pause.
 //!
-//! Every life of this task begins with a new consumer. The queue holds exactly what was not acknowledged, so a new consumer delivers
-//! that first and in order; an old one would bring what a killed process had in hand only after its patience has ended, long after
-//! the events that depend on it. So one process takes from the queue at a time.
+//! Each run of `consume` creates a new consumer. The queue holds exactly the events that were not acknowledged, so a new one delivers
+//! them first and in order; an old one would deliver the unacknowledged events of a killed process only after `ACK_WAIT`, long after
+//! the events that depend on them. Therefore only one process consumes the queue at a time.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -31,19 +31,20 @@ const ORIGIN: &str = "nats";
 const CONSUMER: &str = "execution";
 /// After this long without an acknowledgement an event is delivered again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
-/// Events handed over together when they are there.
+/// Most events submitted together.
 const CHUNK_EVENTS: usize = 512;
-/// Chunks handed over and not yet answered: an event that is held back does not hold up those behind it.
-const CHUNKS_UNDER_WAY: usize = 16;
+/// Most chunks submitted without a verdict: an event that is held back does not delay those after it.
+const CHUNKS_PENDING_MAX: usize = 16;
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long an event that is refused only for the moment stays on the queue: longer each time.
-const PUT_OFF_FIRST: Duration = Duration::from_millis(500);
-const PUT_OFF_MAX: Duration = Duration::from_secs(30);
-/// Events that are put off at the same time. The queue delivers so many more before it waits for acknowledgements: behind those that
-/// wait for room are the ends of other executions, which make room. What comes on top becomes a dead letter.
+/// How long an event with a temporary refusal stays on the queue: twice as long after each delivery, up to the maximum.
+const REDELIVERY_DELAY_FIRST: Duration = Duration::from_millis(500);
+const REDELIVERY_DELAY_MAX: Duration = Duration::from_secs(30);
+/// Most events that are put off at the same time. The queue delivers as many more before it waits for acknowledgements, because after
+/// events that wait for room come the ends of other executions, which make room. Further events become dead letters.
 const PUT_OFF_EVENTS_MAX: usize = 65_536;
 
+/// What the intake works with.
 #[derive(Clone)]
 pub(crate) struct IntakeParts {
     pub(crate) nats: Nats,
@@ -54,15 +55,15 @@ pub(crate) struct IntakeParts {
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs until it is told to stop; a consumer that fails is made anew.
+/// Runs until it is stopped; a consumer that fails is replaced.
 pub(crate) async fn run(parts: IntakeParts) {
     let mut stop = parts.stop.clone();
     let mut pause = PAUSE_FIRST;
     while !*stop.borrow() {
-        match take(&parts).await {
+        match consume(&parts).await {
             Ok(()) => pause = PAUSE_FIRST,
             Err(error) => {
-                tracing::warn!(%error, "taking events from the work queue was interrupted");
+                tracing::warn!(%error, "consuming the work queue was interrupted");
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -73,7 +74,8 @@ pub(crate) async fn run(parts: IntakeParts) {
     }
 }
 
-async fn take(parts: &IntakeParts) -> Result<(), Source> {
+/// Consumes the work queue with one consumer.
+async fn consume(parts: &IntakeParts) -> Result<(), Source> {
     let in_flight = parts.nats.settings().intake_events_max;
     let config = consumer::pull::Config {
         durable_name: Some(CONSUMER.to_owned()),
@@ -85,21 +87,21 @@ async fn take(parts: &IntakeParts) -> Result<(), Source> {
     let stream = parts.nats.jetstream().get_stream(parts.nats.stream_name(StreamKind::In)).await?;
     match stream.delete_consumer(CONSUMER).await {
         Ok(_) => {}
-        Err(error) if matches!(error.kind(), ConsumerErrorKind::JetStream(_)) => {} // There is none.
+        Err(error) if matches!(error.kind(), ConsumerErrorKind::JetStream(_)) => {} // The consumer does not exist.
         Err(error) => return Err(error.into()),
     }
     let consumer = stream.create_consumer(config).await?;
     let messages = consumer.stream().max_messages_per_batch(in_flight.min(CHUNK_EVENTS * 4)).messages().await?;
     let chunks = until_stopped(messages.ready_chunks(CHUNK_EVENTS), parts.stop.clone());
-    let put_off = PutOff::default();
-    let mut answered = pin!(chunks.map(|chunk| hand_over(parts, &put_off, chunk)).buffered(CHUNKS_UNDER_WAY));
+    let put_off = PutOffEvents::default();
+    let mut answered = pin!(chunks.map(|chunk| submit_chunk(parts, &put_off, chunk)).buffered(CHUNKS_PENDING_MAX));
     while let Some(outcome) = answered.next().await {
         outcome?;
     }
     Ok(())
 }
 
-/// The items of `items` until somebody says stop.
+/// Returns the items of `items` until `stop` is set.
 fn until_stopped<T>(items: impl Stream<Item = T>, stop: watch::Receiver<bool>) -> impl Stream<Item = T> {
     stream::unfold((Box::pin(items), stop), |(mut items, mut stop)| async move {
         if *stop.borrow() {
@@ -115,64 +117,70 @@ fn until_stopped<T>(items: impl Stream<Item = T>, stop: watch::Receiver<bool>) -
 
 type Received<E> = Result<jetstream::Message, E>;
 
-/// The places on the queue of what was handed back to it and has not come to an end.
+/// The positions in the queue of events that were returned to it and are not acknowledged yet.
 #[derive(Default)]
-struct PutOff(Mutex<BTreeSet<u64>>);
+struct PutOffEvents(Mutex<BTreeSet<u64>>);
 
-impl PutOff {
-    /// Whether `more` may be put off, too.
+impl PutOffEvents {
+    /// Returns whether `more` events may be put off.
     fn has_room_for(&self, more: usize) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len() + more <= PUT_OFF_EVENTS_MAX
     }
 
-    fn note(&self, place: u64, is_put_off: bool) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Adds or removes the event at `position`.
+    fn set(&self, position: u64, is_put_off: bool) {
+        let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_put_off {
-            places.insert(place)
+            positions.insert(position)
         } else {
-            places.remove(&place)
+            positions.remove(&position)
         };
     }
 }
 
-/// Gets the verdict on every event of a chunk, then acknowledges them or hands them back.
-async fn hand_over<E: Into<Source>>(parts: &IntakeParts, put_off: &PutOff, chunk: Vec<Received<E>>) -> Result<(), Source> {
+/// Gets the verdict on every event of a chunk, then acknowledges them or returns them to the queue.
+async fn submit_chunk<E: Into<Source>>(
+    parts: &IntakeParts,
+    put_off: &PutOffEvents,
+    chunk: Vec<Received<E>>,
+) -> Result<(), Source> {
     let messages: Vec<jetstream::Message> = chunk.into_iter().collect::<Result<_, _>>().map_err(Into::into)?;
-    let retried_by_sender = put_off.has_room_for(messages.len());
-    let verdicts = verdicts(parts, &messages, retried_by_sender).await?;
+    let can_redeliver = put_off.has_room_for(messages.len());
+    let verdicts = verdicts(parts, &messages, can_redeliver).await?;
     for (message, verdict) in messages.iter().zip(verdicts) {
         let info = message.info()?;
-        let is_put_off = retried_by_sender && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
-        put_off.note(info.stream_sequence, is_put_off);
-        // One that is lost on the way brings the event again, which is harmless.
-        message.ack_with(if is_put_off { AckKind::Nak(Some(pause_before(info.delivered))) } else { AckKind::Ack }).await?;
+        let is_put_off = can_redeliver && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+        put_off.set(info.stream_sequence, is_put_off);
+        // If the acknowledgement is lost, the event is delivered again, which is harmless.
+        message.ack_with(if is_put_off { AckKind::Nak(Some(redelivery_delay(info.delivered))) } else { AckKind::Ack }).await?;
     }
     Ok(())
 }
 
-/// How long an event waits that was delivered so often.
-fn pause_before(delivered: i64) -> Duration {
+/// Returns how long an event stays on the queue that was delivered `delivered` times.
+fn redelivery_delay(delivered: i64) -> Duration {
     let doublings = u32::try_from(delivered.saturating_sub(1)).unwrap_or_default().min(16);
-    (PUT_OFF_FIRST * 2_u32.pow(doublings)).min(PUT_OFF_MAX)
+    (REDELIVERY_DELAY_FIRST * 2_u32.pow(doublings)).min(REDELIVERY_DELAY_MAX)
 }
 
+/// Submits the events, again while the failure is temporary, and returns their verdicts.
 async fn verdicts(
     parts: &IntakeParts,
     messages: &[jetstream::Message],
-    retried_by_sender: bool,
+    can_redeliver: bool,
 ) -> Result<Vec<Verdict>, PublishError> {
     let mut pause = PAUSE_FIRST;
     loop {
         let limits = parts.publisher.limits();
-        let items = messages.iter().map(|message| read(message, limits, &parts.clock)).collect();
-        let submitted = if retried_by_sender {
+        let items = messages.iter().map(|message| read_event(message, limits, &parts.clock)).collect();
+        let submitted = if can_redeliver {
             parts.publisher.submit_retryable(items, ORIGIN).await
         } else {
             parts.publisher.submit(items, ORIGIN).await
         };
         match submitted {
             Ok(verdicts) => return Ok(verdicts),
-            // The same ids again: what was taken the first time is recognised.
+            // The same ids are submitted again: events that were appended the first time are duplicates.
             Err(
                 PublishError::Busy
                 | PublishError::Full(_)
@@ -187,7 +195,8 @@ async fn verdicts(
     }
 }
 
-fn read(message: &jetstream::Message, limits: &Limits, clock: &Clock) -> Incoming {
+/// Reads the event of a message, in structured or binary mode.
+fn read_event(message: &jetstream::Message, limits: &Limits, clock: &Clock) -> Incoming {
     let body = &message.payload;
     let headers = message.headers.iter().flat_map(async_nats::HeaderMap::iter);
     let headers: Vec<(String, &str)> = headers
@@ -203,7 +212,7 @@ fn read(message: &jetstream::Message, limits: &Limits, clock: &Clock) -> Incomin
     let borrowed = || headers.iter().map(|(name, value)| (name.as_str(), *value));
     let read = cloud::from_binary(borrowed(), body, clock.now());
     let mut incoming = Incoming::received(read, Bytes::new(), limits);
-    // What is taken needs no copy; one that the actor refuses later is kept in the words pml uses.
+    // An accepted event needs no copy; if the actor refuses it later, its dead letter is encoded by pml.
     incoming.original = incoming.content.is_err().then(|| cloud::join_binary(borrowed(), body).into());
     incoming
 }

@@ -1,8 +1,8 @@
-//! Questions over NATS (`pml.<ws>.q.<question>`), as a NATS service: `nats micro ls` finds it, `nats req` asks it. Every process with
-//! the query role joins one queue group, so each question is answered once, by any of them.
+//! The NATS service that answers questions (`pml.<ws>.q.<question>`); `nats micro ls` lists it, `nats req` sends a question. All processes
+//! with the query role join one queue group, so each question is answered by one of them.
 //!
-//! A question carries a JSON object with the same names as the query of the HTTP route, or nothing. Adding a question is a line in
-//! `QUESTIONS`.
+//! The payload of a question is empty or a JSON object with the same names as the query of the HTTP route. A new question is a line
+//! in `QUESTIONS`.
 
 use async_nats::service::endpoint::Endpoint;
 use async_nats::service::{self, ServiceExt, error::Error};
@@ -17,39 +17,40 @@ use crate::core::redact::Redactor;
 use crate::nats::Nats;
 use crate::views::Views;
 
-/// What answers rest on.
+/// What the questions are answered from.
 #[derive(Clone)]
-struct Known {
+struct AnswerContext {
     views: Views,
     asker: Asker,
 }
 
-type Answer = fn(&Known, &Value) -> Result<Value, Refused>;
+type Answer = fn(&AnswerContext, &Value) -> Result<Value, Refused>;
 
-/// What can be asked.
+/// The questions, each with the function that answers it.
 const QUESTIONS: [(&str, Answer); 10] = [
-    ("discover", |known, asked| Ok(json!(known.asker.discover(question(asked)?)?))),
-    ("predict", |known, asked| Ok(json!(known.asker.predict(question(asked)?)?))),
-    ("explain", |known, asked| Ok(json!(known.asker.explain(question(asked)?)?))),
-    ("models", |known, _| Ok(json!(models(&known.views.current())))),
-    ("search_tools", |known, asked| Ok(json!(known.asker.search_tools(question(asked)?)?))),
-    ("search_capabilities", |known, asked| Ok(json!(known.asker.search_capabilities(question(asked)?)?))),
-    ("tools", |known, asked| catalogue::tools(&known.views.current(), &question(asked)?)),
-    ("capabilities", |known, asked| catalogue::capabilities(&known.views.current(), &question(asked)?)),
-    ("graph", |known, asked| catalogue::graph(&known.views.current(), &question(asked)?)),
-    ("state", |known, _| Ok(catalogue::state(&known.views.current()))),
+    ("discover", |context, asked| Ok(json!(context.asker.discover(question(asked)?)?))),
+    ("predict", |context, asked| Ok(json!(context.asker.predict(question(asked)?)?))),
+    ("explain", |context, asked| Ok(json!(context.asker.explain(question(asked)?)?))),
+    ("models", |context, _| Ok(json!(models(&context.views.current())))),
+    ("search_tools", |context, asked| Ok(json!(context.asker.search_tools(question(asked)?)?))),
+    ("search_capabilities", |context, asked| Ok(json!(context.asker.search_capabilities(question(asked)?)?))),
+    ("tools", |context, asked| catalogue::tools(&context.views.current(), &question(asked)?)),
+    ("capabilities", |context, asked| catalogue::capabilities(&context.views.current(), &question(asked)?)),
+    ("graph", |context, asked| catalogue::graph(&context.views.current(), &question(asked)?)),
+    ("state", |context, _| Ok(catalogue::state(&context.views.current()))),
 ];
 
-/// Questions answered at the same time by one endpoint.
-const ANSWERS_UNDER_WAY: usize = 16;
+/// Most questions answered at the same time by one endpoint.
+const CONCURRENT_ANSWERS_MAX: usize = 16;
 
-/// Answers questions until it is stopped.
+/// The running service.
 pub(crate) struct Service {
     running: service::Service,
     endpoints: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Service {
+    /// Starts answering questions.
     pub(crate) async fn start(nats: &Nats, views: &Views, asker: &Asker) -> Result<Self, async_nats::Error> {
         let client = nats.client().clone();
         let starting = nats.run(async move {
@@ -57,17 +58,17 @@ impl Service {
             builder.start("pml", env!("CARGO_PKG_VERSION")).await
         });
         let running = starting.await?;
-        let known = Known { views: views.clone(), asker: asker.clone() };
+        let context = AnswerContext { views: views.clone(), asker: asker.clone() };
         let mut endpoints = Vec::new();
         for (question, answer) in QUESTIONS {
             let subject = nats.subjects().question(question);
             let endpoint = running.endpoint_builder().name(question).add(subject.as_str()).await?;
-            endpoints.push(nats.spawn(serve(endpoint, answer, known.clone())));
+            endpoints.push(nats.spawn(serve(endpoint, answer, context.clone())));
         }
         Ok(Self { running, endpoints })
     }
 
-    /// Leaves the queue group, so that no question waits for an answer that does not come.
+    /// Leaves the queue group, so that no question is sent to a process that does not answer it, and ends.
     pub(crate) async fn stop(self) {
         if let Err(error) = self.running.stop().await {
             tracing::debug!(%error, "the NATS service had ended");
@@ -78,37 +79,37 @@ impl Service {
     }
 }
 
-async fn serve(endpoint: Endpoint, answer: Answer, known: Known) {
+async fn serve(endpoint: Endpoint, answer: Answer, context: AnswerContext) {
     let answering = endpoint.map(|request| {
-        let known = known.clone();
+        let context = context.clone();
         async move {
             let answer = tokio::task::spawn_blocking({
                 let payload = request.message.payload.clone();
-                move || respond(&payload, answer, &known)
+                move || respond(&payload, answer, &context)
             });
             let answer = answer.await.unwrap_or_else(|_| Err(problem(500, "answering failed".to_owned())));
             if let Err(error) = request.respond(answer).await {
-                tracing::debug!(%error, "an answer was not sent");
+                tracing::debug!(%error, "the answer to a question was not sent");
             }
         }
     });
-    answering.buffer_unordered(ANSWERS_UNDER_WAY).for_each(|()| std::future::ready(())).await;
+    answering.buffer_unordered(CONCURRENT_ANSWERS_MAX).for_each(|()| std::future::ready(())).await;
 }
 
-fn respond(payload: &[u8], answer: Answer, known: &Known) -> Result<Bytes, Error> {
+fn respond(payload: &[u8], answer: Answer, context: &AnswerContext) -> Result<Bytes, Error> {
     let asked = if payload.trim_ascii().is_empty() {
         Value::Null
     } else {
         serde_json::from_slice(payload).map_err(|error| problem(400, format!("the question is not JSON: {error}")))?
     };
-    match answer(known, &asked) {
+    match answer(context, &asked) {
         Ok(answer) => Ok(answer.to_string().into()),
         Err(Refused { field, problem: text }) => Err(problem(400, format!("{field}: {text}"))),
     }
 }
 
 fn problem(code: usize, mut status: String) -> Error {
-    // It may quote the question.
+    // The text may quote the question.
     Redactor::builtin().clean(&mut status);
     Error { code, status }
 }

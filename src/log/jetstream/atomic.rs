@@ -1,5 +1,5 @@
-//! Appends as atomic batches. While the server stores one batch and syncs it, the messages of the next are already sent, all but the
-//! last, which commits it: batches are stored one after the other, in the order of the appends, and nobody waits for the network.
+//! Appends as atomic batches. While the server stores and syncs one batch, all messages of the next one except the last, which commits
+//! it, are already sent: batches are stored one after the other, in the order of the appends, without waiting for the network.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::pin;
@@ -7,59 +7,64 @@ use std::pin::pin;
 use tokio::sync::mpsc;
 
 use super::batch::{self, BatchId, SendError};
-use super::message::Encoded;
-use super::writer::{Fate, Job, Reply, SendFailure, Writer, answer};
+use super::message::EncodedMessage;
+use super::writer::{FactStatus, Job, Reply, SendFailure, Writer, send_reply};
 use crate::core::id::{RecordId, Seq};
 use crate::log::Appended;
 
-/// Appends in the order they came: what is not in a batch yet, and who waits for what.
+/// Appends in order of arrival: the facts that are not in a batch yet, and the appends without a reply.
 #[derive(Default)]
-struct Line {
-    facts: VecDeque<Encoded>,
-    waiting: VecDeque<Waiting>,
+struct AppendQueue {
+    facts: VecDeque<EncodedMessage>,
+    waiting: VecDeque<QueuedAppend>,
 }
 
-/// One append, with what became of its first facts.
-struct Waiting {
+/// One append, with the status of its first facts.
+struct QueuedAppend {
     size: usize,
-    fates: Vec<Fate>,
+    statuses: Vec<FactStatus>,
     failure: Option<SendFailure>,
     reply: Reply,
 }
 
-/// The next messages of the log.
+/// The next batch of messages.
 #[derive(Default)]
 struct Batch {
     id: BatchId,
-    facts: Vec<Encoded>,
+    facts: Vec<EncodedMessage>,
     ids: BTreeSet<RecordId>,
-    /// How many of the first messages are sent.
+    /// How many messages are sent, counted from the first.
     sent: usize,
-    /// Some fact may be in the stream already. Nothing is sent before that is looked into.
-    doubtful: bool,
-    /// No more facts are taken.
+    /// The batch needs `ensure_stored`, because some fact may be in the stream already or sending failed. Nothing more is sent before.
+    needs_check: bool,
+    /// No more facts are added.
     full: bool,
 }
 
-impl Line {
+impl AppendQueue {
     fn push(&mut self, Job { facts, reply }: Job) {
-        self.waiting.push_back(Waiting { size: facts.len(), fates: Vec::with_capacity(facts.len()), failure: None, reply });
+        self.waiting.push_back(QueuedAppend {
+            size: facts.len(),
+            statuses: Vec::with_capacity(facts.len()),
+            failure: None,
+            reply,
+        });
         self.facts.extend(facts);
     }
 
-    /// Answers the appends that are complete with `fates`, those of the next facts in line.
-    fn answer(&mut self, fates: Vec<Fate>, failure: Option<&SendFailure>) {
-        let mut fates = fates.into_iter();
+    /// Adds the statuses of the next facts, and replies to the appends that are complete with them.
+    fn add_statuses(&mut self, statuses: Vec<FactStatus>, failure: Option<&SendFailure>) {
+        let mut statuses = statuses.into_iter();
         while let Some(first) = self.waiting.front_mut() {
-            first.fates.extend(fates.by_ref().take(first.size - first.fates.len()));
-            if first.fates.contains(&Fate::Open) && first.failure.is_none() {
+            first.statuses.extend(statuses.by_ref().take(first.size - first.statuses.len()));
+            if first.statuses.contains(&FactStatus::Pending) && first.failure.is_none() {
                 first.failure = failure.cloned();
             }
-            if first.fates.len() < first.size {
+            if first.statuses.len() < first.size {
                 return;
             }
-            let Some(Waiting { fates, failure, reply, .. }) = self.waiting.pop_front() else { return };
-            answer(reply, &fates, failure.as_ref());
+            let Some(QueuedAppend { statuses, failure, reply, .. }) = self.waiting.pop_front() else { return };
+            send_reply(reply, &statuses, failure.as_ref());
         }
     }
 }
@@ -69,95 +74,96 @@ impl Batch {
         !self.full && self.facts.len() < batch::MESSAGES_MAX
     }
 
-    /// Takes facts from the line; `known` are the positions of those that are in the stream. A fact that may be there already goes
-    /// into a batch of its own kind.
-    fn take(&mut self, line: &mut Line, known: &[Option<Seq>]) {
-        for position in known {
-            let Some(fact) = line.facts.front() else { return };
-            let doubtful = position.is_some() || self.ids.contains(&fact.id());
-            if doubtful && !self.doubtful && !self.facts.is_empty() {
+    /// Moves facts from the queue into the batch; `positions` are those of the facts that are in the stream. A fact that may be there
+    /// already is not put into a batch with facts that are not.
+    fn add_from(&mut self, appends: &mut AppendQueue, positions: &[Option<Seq>]) {
+        for position in positions {
+            let Some(fact) = appends.facts.front() else { return };
+            let maybe_stored = position.is_some() || self.ids.contains(&fact.id());
+            if maybe_stored && !self.needs_check && !self.facts.is_empty() {
                 self.full = true;
             }
             if !self.has_room() {
                 return;
             }
-            self.doubtful |= doubtful;
+            self.needs_check |= maybe_stored;
             self.ids.insert(fact.id());
-            self.facts.extend(line.facts.pop_front());
+            self.facts.extend(appends.facts.pop_front());
         }
     }
 }
 
 impl Writer {
+    /// Runs the atomic mode until the queue is closed and every append has its reply.
     pub(super) async fn run_atomic(self, mut queue: mpsc::Receiver<Job>) {
-        let (mut line, mut next) = (Line::default(), Batch::default());
+        let (mut appends, mut next) = (AppendQueue::default(), Batch::default());
         let mut open = true;
         loop {
-            while next.facts.is_empty() && line.facts.is_empty() {
-                // An append of nothing is complete once those before it are.
-                line.answer(Vec::new(), None);
+            while next.facts.is_empty() && appends.facts.is_empty() {
+                // An append without facts is complete once those before it are.
+                appends.add_statuses(Vec::new(), None);
                 let Some(job) = queue.recv().await else { return };
-                line.push(job);
+                appends.push(job);
             }
-            while line.facts.len() < batch::MESSAGES_MAX
+            while appends.facts.len() < batch::MESSAGES_MAX
                 && let Ok(job) = queue.try_recv()
             {
-                line.push(job);
+                appends.push(job);
             }
-            self.fill(&mut next, &mut line).await;
+            self.fill(&mut next, &mut appends).await;
             let mut storing = pin!(self.store(std::mem::take(&mut next)));
-            let (fates, failure) = loop {
+            let (statuses, failure) = loop {
                 tokio::select! {
                     biased;
                     stored = &mut storing => break stored,
-                    // When the batch is stored first, this goes on where it was.
-                    () = self.fill(&mut next, &mut line), if next.has_room() && !line.facts.is_empty() => {}
+                    // If the batch is stored first, the next call continues where this one was cancelled.
+                    () = self.fill(&mut next, &mut appends), if next.has_room() && !appends.facts.is_empty() => {}
                     job = queue.recv(), if open && next.has_room() => match job {
-                        Some(job) => line.push(job),
+                        Some(job) => appends.push(job),
                         None => open = false,
                     },
                 }
             };
-            line.answer(fates, failure.as_ref());
+            appends.add_statuses(statuses, failure.as_ref());
         }
     }
 
-    /// Takes what is in line into the batch and sends it, but for the last.
-    async fn fill(&self, next: &mut Batch, line: &mut Line) {
-        let known = self.known.find_all(line.facts.iter().take(batch::MESSAGES_MAX - next.facts.len()));
-        next.take(line, &known);
-        next.doubtful |= !self.known.has_learnt_all();
-        if next.doubtful {
+    /// Moves queued facts into the batch and sends all its messages except the last.
+    async fn fill(&self, next: &mut Batch, appends: &mut AppendQueue) {
+        let positions = self.cache.find_all(appends.facts.iter().take(batch::MESSAGES_MAX - next.facts.len()));
+        next.add_from(appends, &positions);
+        next.needs_check |= !self.cache.has_all_ids();
+        if next.needs_check {
             return;
         }
-        let (last, others) = next.facts.split_last().expect("something was in line");
-        self.known.sending(others[next.sent..].iter().chain([last]));
+        let (last, others) = next.facts.split_last().expect("the queue was not empty");
+        self.cache.add_in_flight(others[next.sent..].iter().chain([last]));
         for fact in &others[next.sent..] {
             if batch::stage(&self.client, &self.subjects, &next.id, next.sent + 1, fact).await.is_err() {
-                next.doubtful = true;
+                next.needs_check = true;
                 return;
             }
             next.sent += 1;
         }
     }
 
-    /// Stores a batch, whatever it takes.
-    async fn store(&self, batch: Batch) -> (Vec<Fate>, Option<SendFailure>) {
+    /// Stores a batch, with retries if the commit fails.
+    async fn store(&self, batch: Batch) -> (Vec<FactStatus>, Option<SendFailure>) {
         let mut maybe_ours = BTreeSet::new();
-        if !batch.doubtful {
+        if !batch.needs_check {
             debug_assert_eq!(batch.sent + 1, batch.facts.len(), "only the last message is left to send");
             let outcome =
                 batch::commit(&self.client, &self.subjects, &batch.id, &batch.facts).await.map(|first| (first, false));
-            self.note(&batch.facts, &outcome);
+            self.record_send(&batch.facts, &outcome);
             match outcome {
                 Ok((first, _)) => {
-                    let done = |seq| Fate::Done(Appended { seq: Seq(seq), duplicate: false });
+                    let done = |seq| FactStatus::Done(Appended { seq: Seq(seq), duplicate: false });
                     return ((first.0..).take(batch.facts.len()).map(done).collect(), None);
                 }
                 Err(SendError::Unknown(_)) => maybe_ours = batch.ids,
                 Err(SendError::Duplicate | SendError::Full(_) | SendError::Refused(_)) => {}
             }
         }
-        self.settle(&batch.facts, maybe_ours).await
+        self.ensure_stored(&batch.facts, maybe_ours).await
     }
 }

@@ -1,4 +1,4 @@
-//! Sending facts to the stream: many as one atomic batch (ADR-50 of NATS), or one message.
+//! Sending of facts to the stream: several as one atomic batch (ADR-50 of NATS), or one as a single message.
 //!
 //! A batch is stored as a whole or not at all, in consecutive positions, and synced to disk before the server answers.
 
@@ -10,16 +10,17 @@ use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
 
-use super::message::Encoded;
+use super::message::EncodedMessage;
 use crate::core::id::Seq;
 use crate::log::error::Source;
 use crate::subject::Subjects;
 
-/// Messages in one batch; the server's limit.
+/// Most messages in one batch; the server's limit.
 pub(super) const MESSAGES_MAX: usize = 1_000;
-/// A batch that is synced to a busy disk takes its time.
+/// How long the server may take to answer; it syncs a batch to disk before.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Why facts were not stored, or are not known to be.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// Nothing was stored: some id is in the stream already.
@@ -28,11 +29,11 @@ pub(super) enum SendError {
     Full(jetstream::Error),
     /// Nothing was stored.
     Refused(Source),
-    /// Nobody knows.
+    /// It is unknown whether anything was stored.
     Unknown(Source),
 }
 
-/// The name of a batch, unlike that of any other.
+/// The unique name of a batch.
 pub(super) struct BatchId(String);
 
 impl Default for BatchId {
@@ -41,8 +42,8 @@ impl Default for BatchId {
     }
 }
 
-/// Stores the facts, at most [`MESSAGES_MAX`], one after the other; answers the position of the first.
-pub(super) async fn send_all(client: &Client, subjects: &Subjects, facts: &[Encoded]) -> Result<Seq, SendError> {
+/// Stores the facts, at most [`MESSAGES_MAX`], as one batch. Returns the position of the first.
+pub(super) async fn send_all(client: &Client, subjects: &Subjects, facts: &[EncodedMessage]) -> Result<Seq, SendError> {
     let batch = BatchId::default();
     for (number, fact) in (1..facts.len()).zip(facts) {
         stage(client, subjects, &batch, number, fact).await?;
@@ -50,13 +51,13 @@ pub(super) async fn send_all(client: &Client, subjects: &Subjects, facts: &[Enco
     commit(client, subjects, &batch, facts).await
 }
 
-/// Sends a message of the batch that is not its last; the first has the number 1.
+/// Sends a message of the batch other than its last; the first has the number 1.
 pub(super) async fn stage(
     client: &Client,
     subjects: &Subjects,
     batch: &BatchId,
     number: usize,
-    fact: &Encoded,
+    fact: &EncodedMessage,
 ) -> Result<(), SendError> {
     let subject = subjects.log(fact.fact.event.kind());
     let sent = client.publish_with_headers(subject.as_str().to_owned(), headers(batch, number, fact), fact.payload.clone());
@@ -64,35 +65,46 @@ pub(super) async fn stage(
     sent.await.map_err(|error| SendError::Refused(error.into()))
 }
 
-/// Sends the last message of the batch that consists of `facts`, which stores it; answers the position of the first.
-pub(super) async fn commit(client: &Client, subjects: &Subjects, batch: &BatchId, facts: &[Encoded]) -> Result<Seq, SendError> {
+/// Sends the last message of the batch `facts`, which makes the server store it. Returns the position of the first fact.
+pub(super) async fn commit(
+    client: &Client,
+    subjects: &Subjects,
+    batch: &BatchId,
+    facts: &[EncodedMessage],
+) -> Result<Seq, SendError> {
     let last = facts.last().expect("a batch holds something");
     let mut headers = headers(batch, facts.len(), last);
     headers.insert(NATS_BATCH_COMMIT, NATS_BATCH_COMMIT_FINAL);
     let request = Request::new().headers(headers).payload(last.payload.clone()).timeout(Some(ANSWER_PATIENCE));
-    let ack = ask(client, subjects, last, request).await?;
+    let ack = request_ack(client, subjects, last, request).await?;
     match ack.batch_size {
         Some(size) if size == facts.len() as u64 => Ok(Seq(ack.sequence + 1 - size)),
-        // An answer without the size is that of a plain message: the stream took part of the batch, message by message.
+        // An answer without the size is that of a plain message: the stream stored messages of the batch one by one.
         _ => Err(SendError::Unknown(format!("the server stored {:?} of {} messages", ack.batch_size, facts.len()).into())),
     }
 }
 
-fn headers(batch: &BatchId, number: usize, fact: &Encoded) -> HeaderMap {
+fn headers(batch: &BatchId, number: usize, fact: &EncodedMessage) -> HeaderMap {
     let mut headers = fact.headers();
     headers.insert(NATS_BATCH_ID, batch.0.as_str());
     headers.insert(NATS_BATCH_SEQUENCE, number.to_string().as_str());
     headers
 }
 
-/// Stores one fact as a plain message; answers its position and whether the server knew its id.
-pub(super) async fn send_one(client: &Client, subjects: &Subjects, fact: &Encoded) -> Result<(Seq, bool), SendError> {
+/// Stores one fact as a plain message. Returns its position and whether the server knew its id.
+pub(super) async fn send_one(client: &Client, subjects: &Subjects, fact: &EncodedMessage) -> Result<(Seq, bool), SendError> {
     let request = Request::new().headers(fact.headers()).payload(fact.payload.clone()).timeout(Some(ANSWER_PATIENCE));
-    let ack = ask(client, subjects, fact, request).await?;
+    let ack = request_ack(client, subjects, fact, request).await?;
     Ok((Seq(ack.sequence), ack.duplicate))
 }
 
-async fn ask(client: &Client, subjects: &Subjects, fact: &Encoded, request: Request) -> Result<PublishAck, SendError> {
+/// Sends a message and waits for its acknowledgement.
+async fn request_ack(
+    client: &Client,
+    subjects: &Subjects,
+    fact: &EncodedMessage,
+    request: Request,
+) -> Result<PublishAck, SendError> {
     let subject = subjects.log(fact.fact.event.kind());
     let answer = client.send_request(subject.as_str().to_owned(), request).await.map_err(|error| match error.kind() {
         RequestErrorKind::NoResponders | RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject => {
@@ -102,15 +114,16 @@ async fn ask(client: &Client, subjects: &Subjects, fact: &Encoded, request: Requ
     })?;
     match serde_json::from_slice::<Response<PublishAck>>(&answer.payload) {
         Ok(Response::Ok(ack)) => Ok(ack),
-        Ok(Response::Err { error }) => Err(refused(error)),
+        Ok(Response::Err { error }) => Err(send_error(error)),
         Err(error) => Err(SendError::Unknown(error.into())),
     }
 }
 
-fn refused(error: jetstream::Error) -> SendError {
+/// Converts an error answer of the server.
+fn send_error(error: jetstream::Error) -> SendError {
     match error.error_code() {
         ErrorCode::ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE => SendError::Duplicate,
-        // Storing fails by a limit of the stream, or because the disk is full; the others are limits of the account and the server.
+        // `STREAM_STORE_FAILED`: a limit of the stream, or a full disk. The others are limits of the account and the server.
         ErrorCode::STREAM_STORE_FAILED
         | ErrorCode::ACCOUNT_RESOURCES_EXCEEDED
         | ErrorCode::STORAGE_RESOURCES_EXCEEDED

@@ -1,5 +1,6 @@
-//! Refused events on the `dead` stream: what was sent as the payload, why and whence as headers. A letter's number is its position in
-//! the stream, so none is ever given twice. Others may write to its subjects too: what has no such headers is shown as foreign.
+//! Dead letters on the `dead` stream: the payload is the event, the headers are the reason, field, message and origin. A letter's number
+//! is its position in the stream, so no number is given twice. Other programs may write to its subjects too: messages without these
+//! headers are listed as foreign.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use futures_util::{FutureExt, StreamExt};
 use crate::clock::Clock;
 use crate::core::redact::Redactor;
 use crate::core::time::Timestamp;
-use crate::log::dead::shortened;
+use crate::log::dead::cut_to;
+use crate::log::error::Source;
 use crate::log::{AppendError, ReadError};
 use crate::log::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
 use crate::nats::{Nats, StreamKind};
@@ -25,16 +27,15 @@ const FIELD: &str = "Pml-Field";
 const MESSAGE: &str = "Pml-Message";
 const ORIGIN: &str = "Pml-Origin";
 const CUT_FROM: &str = "Pml-Cut-From";
-/// The reason of what pml did not write, and how much of it is shown.
+/// The reason given to messages that pml did not write, and how many bytes of them are shown.
 const FOREIGN: &str = "foreign";
 const FOREIGN_BYTES_MAX: usize = 64 << 10;
 /// How long a page of letters may take.
 const PAGE_PATIENCE: Duration = Duration::from_secs(10);
-/// Messages fetched at once; a letter has some dozens of kilobytes at most.
+/// Most messages fetched at once; a letter has some dozens of kilobytes at most.
 const FETCH_MAX: usize = 50;
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
-
+/// The dead letters of a workspace on its `dead` stream.
 pub struct StreamDeadLetters {
     nats: Nats,
     clock: Clock,
@@ -47,12 +48,12 @@ impl StreamDeadLetters {
 }
 
 impl DeadLetters for StreamDeadLetters {
-    fn bury(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>> {
+    fn store(&self, letters: Vec<NewDeadLetter>) -> BoxFuture<'static, Result<(), AppendError>> {
         let letters: Vec<_> = letters.into_iter().map(|letter| (letter, self.clock.now())).collect();
         let (jetstream, subjects) = (self.nats.jetstream().clone(), self.nats.subjects().clone());
-        let burying = self.nats.run(async move { bury(&jetstream, &subjects, letters).await });
-        // A letter buried twice is a nuisance, one lost is worse: whoever is told this sends again.
-        async { burying.await.map_err(AppendError::Indeterminate) }.boxed()
+        let storing = self.nats.run(async move { store(&jetstream, &subjects, letters).await });
+        // `Indeterminate`, so that the caller stores again: a letter stored twice is better than one lost.
+        async { storing.await.map_err(AppendError::Indeterminate) }.boxed()
     }
 
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>> {
@@ -77,7 +78,7 @@ impl DeadLetters for StreamDeadLetters {
     }
 }
 
-async fn bury(
+async fn store(
     jetstream: &jetstream::Context,
     subjects: &Subjects,
     letters: Vec<(NewDeadLetter, Timestamp)>,
@@ -88,7 +89,7 @@ async fn bury(
         let texts = [(REASON, &letter.reason), (FIELD, &letter.field), (MESSAGE, &letter.message), (ORIGIN, &letter.origin)];
         headers.insert(AT, at.to_string().as_str());
         for (name, text) in texts {
-            headers.insert(name, escaped(text).as_str());
+            headers.insert(name, escape(text).as_str());
         }
         if let Some(len) = letter.cut_from {
             headers.insert(CUT_FROM, len.to_string().as_str());
@@ -119,18 +120,18 @@ async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: u
         })
         .await?;
     loop {
-        // One more than there is room for tells that there are more.
+        // One more than fits into the page, to know whether there are more.
         let wanted = limit.saturating_sub(page.letters.len()).saturating_add(1).min(FETCH_MAX);
-        // Answers at once with what is there.
+        // Returns at once with the messages that are there.
         let mut messages = consumer.fetch().max_messages(wanted).messages().await?;
         let before = page.letters.len();
         while let Some(message) = messages.next().await {
             let message = message?;
             if !page.has_room(limit) {
-                page.goes_on();
+                page.set_next();
                 break;
             }
-            page.push(read(&message)?);
+            page.push(decode(&message)?);
         }
         if page.letters.len() == before || page.next.is_some() {
             break;
@@ -138,18 +139,18 @@ async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: u
     }
     let name = &consumer.cached_info().name;
     if let Err(error) = stream.delete_consumer(name).await {
-        tracing::debug!(%error, "a consumer stays until it is idle long enough");
+        tracing::debug!(%error, "the consumer of a page of dead letters could not be removed; the server removes it after an idle time");
     }
     Ok(page)
 }
 
-fn read(message: &jetstream::Message) -> Result<DeadLetter, Source> {
+fn decode(message: &jetstream::Message) -> Result<DeadLetter, Source> {
     let info = message.info()?;
     let header = |name: &str| {
         let value = message.headers.as_ref().and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str);
-        unescaped(value.unwrap_or_default())
+        unescape(value.unwrap_or_default())
     };
-    let Ok(at) = header(AT).parse() else { return Ok(foreign(message, &info)) };
+    let Ok(at) = header(AT).parse() else { return Ok(foreign_letter(message, &info)) };
     Ok(DeadLetter {
         number: info.stream_sequence,
         at,
@@ -164,10 +165,10 @@ fn read(message: &jetstream::Message) -> Result<DeadLetter, Source> {
     })
 }
 
-/// What somebody else put among the letters. It was not redacted on its way here, so it is on its way out.
-fn foreign(message: &jetstream::Message, info: &jetstream::message::Info<'_>) -> DeadLetter {
+/// Returns a letter for a foreign message. The message was not redacted when it was stored, so it is redacted here.
+fn foreign_letter(message: &jetstream::Message, info: &jetstream::message::Info<'_>) -> DeadLetter {
     let redactor = Redactor::builtin();
-    let (bytes, cut_from) = shortened(redactor.bytes(&message.payload), FOREIGN_BYTES_MAX);
+    let (bytes, cut_from) = cut_to(redactor.bytes(&message.payload), FOREIGN_BYTES_MAX);
     let micros = info.published.unix_timestamp_nanos() / 1_000;
     DeadLetter {
         number: info.stream_sequence,
@@ -186,14 +187,14 @@ fn foreign(message: &jetstream::Message, info: &jetstream::message::Info<'_>) ->
 async fn remove(stream: &Stream, number: u64) -> Result<(), Source> {
     match stream.delete_message(number).await {
         Ok(_) => Ok(()),
-        // Somebody else removed it.
+        // It was removed already.
         Err(error) if matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Text as a header value: a header is one line of printable ASCII, so everything else is `%XX`.
-fn escaped(text: &str) -> String {
+/// Escapes text as a header value: printable ASCII except `%` stays, every other byte becomes `%XX`.
+fn escape(text: &str) -> String {
     use std::fmt::Write;
     text.bytes().fold(String::with_capacity(text.len()), |mut value, byte| {
         if (b' '..=b'~').contains(&byte) && byte != b'%' {
@@ -205,7 +206,8 @@ fn escaped(text: &str) -> String {
     })
 }
 
-fn unescaped(value: &str) -> String {
+/// Reverses [`escape`].
+fn unescape(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -224,9 +226,9 @@ mod tests {
     #[test]
     fn any_text_survives_a_header() {
         for text in ["", "plain text: 'x'", "100%", "%41", "two\r\nlines", "caf\u{e9} \u{1f600}", " edges "] {
-            let value = escaped(text);
+            let value = escape(text);
             assert!(value.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{value}");
-            assert_eq!(unescaped(&value), text, "{value}");
+            assert_eq!(unescape(&value), text, "{value}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The task that reads the stream, in order and for ever, except while this process is the only one that writes: then it knows what is
-//! stored, and where, from the acknowledgements, and having it all sent back would cost the server as much as storing it did.
+//! The follower: the task that reads the stream in order, for as long as the log is open. It pauses while this process is the only
+//! writer: the acknowledgements then give all positions, and delivering every record would cost the server as much as storing it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,33 +9,34 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::known::Known;
-use super::message::Arrival;
+use super::cache::StreamCache;
+use super::message::StreamMessage;
 use crate::core::id::Seq;
 use crate::log::ReadError;
 
-/// Messages taken at once when they are there.
+/// Most messages handled at once.
 const CHUNK_MESSAGES: usize = 1_024;
-/// How many of those may wait.
+/// Most chunks fetched ahead.
 const CHUNKS_AHEAD: usize = 4;
-/// After this long without a message, although one is known to be stored, the consumer is made anew.
+/// After this long without a message, although one is known to be stored, a new consumer is created.
 pub(super) const STALL_PATIENCE: Duration = Duration::from_secs(5);
-/// After this many messages in a row that this process wrote itself it takes itself for the only writer.
-const ALONE_MESSAGES: usize = 4_096;
-/// Pause before a consumer that failed is made anew.
+/// After this many consecutive messages that this process wrote it considers itself the only writer.
+const ONLY_WRITER_MESSAGES: usize = 4_096;
+/// The pause before a failed consumer is replaced.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(jetstream: jetstream::Context, stream: String, known: Arc<Known>) {
+/// Follows the stream until a record cannot be read.
+pub(super) async fn run(jetstream: jetstream::Context, stream: String, cache: Arc<StreamCache>) {
     loop {
-        match follow(&jetstream, &stream, &known).await {
+        match follow(&jetstream, &stream, &cache).await {
             Err(ReadError::Corrupt { seq, source }) => {
                 tracing::error!(%seq, error = &source as &dyn std::error::Error, "the log holds a record that cannot be read");
-                return known.damaged(seq, source);
+                return cache.set_damage(seq, source);
             }
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "reading the log stream was interrupted"),
-            Ok(Ended::ByTheServer) => tracing::debug!("the consumer of the log stream ended"),
-            Ok(Ended::Alone) => {
-                known.is_needed().await;
+            Ok(FollowEnd::ConsumerEnded) => tracing::debug!("the consumer of the log stream ended"),
+            Ok(FollowEnd::OnlyWriter) => {
+                cache.wait_until_behind().await;
                 continue;
             }
         }
@@ -43,60 +44,61 @@ pub(super) async fn run(jetstream: jetstream::Context, stream: String, known: Ar
     }
 }
 
-/// Why the stream is no longer read.
-enum Ended {
-    ByTheServer,
-    Alone,
+/// Why following ended.
+enum FollowEnd {
+    ConsumerEnded,
+    OnlyWriter,
 }
 
-async fn follow(jetstream: &jetstream::Context, stream: &str, known: &Known) -> Result<Ended, ReadError> {
-    known.is_wanted().await;
-    let (name, messages) = consume(jetstream, stream, known.followed()).await?;
+/// Follows the stream with one consumer.
+async fn follow(jetstream: &jetstream::Context, stream: &str, cache: &StreamCache) -> Result<FollowEnd, ReadError> {
+    cache.wait_for_follow_limit().await;
+    let (name, messages) = consume(jetstream, stream, cache.followed()).await?;
     let (fetched, mut chunks) = mpsc::channel(CHUNKS_AHEAD);
-    // Ends with this function.
+    // Aborted when this function returns.
     let mut fetching = JoinSet::new();
     fetching.spawn(fetch(messages, fetched));
-    let mut alone = 0;
+    let mut own_messages = 0;
     loop {
         let chunk = match tokio::time::timeout(STALL_PATIENCE, chunks.recv()).await {
             Ok(Some(chunk)) => chunk,
-            Ok(None) => return Ok(Ended::ByTheServer),
-            // Silence is normal at the end of the stream, and only there.
-            Err(_) if known.followed() >= *known.tail().borrow() => continue,
+            Ok(None) => return Ok(FollowEnd::ConsumerEnded),
+            // Without a message for this long the follower must be at the end of the stream.
+            Err(_) if cache.followed() >= *cache.tail().borrow() => continue,
             Err(_) => return Err(ReadError::Storage("the consumer delivers nothing although more is stored".into())),
         };
-        alone += chunk.len();
-        let mut arrivals = Vec::with_capacity(chunk.len());
+        own_messages += chunk.len();
+        let mut messages = Vec::with_capacity(chunk.len());
         let mut failure = None;
         for message in chunk {
-            match message.map_err(|error| ReadError::Storage(error.into())).and_then(Arrival::delivered) {
-                Ok(arrival) => arrivals.push(arrival),
+            match message.map_err(|error| ReadError::Storage(error.into())).and_then(StreamMessage::from_delivery) {
+                Ok(message) => messages.push(message),
                 Err(error) => {
                     failure = Some(error);
                     break;
                 }
             }
         }
-        if known.arrive(arrivals)? {
-            alone = 0;
+        if cache.add_delivered(messages)? {
+            own_messages = 0;
         }
         if let Some(error) = failure {
             return Err(error);
         }
-        if alone >= ALONE_MESSAGES {
-            // Of one that stays there the server would think for half a minute more.
+        if own_messages >= ONLY_WRITER_MESSAGES {
+            // Otherwise the server would keep the consumer for half a minute more.
             if let Err(error) = jetstream.delete_consumer_from_stream(&name, stream).await {
                 tracing::debug!(%error, "a consumer that is no longer read could not be removed");
             }
-            return Ok(Ended::Alone);
+            return Ok(FollowEnd::OnlyWriter);
         }
-        known.is_wanted().await;
+        cache.wait_for_follow_limit().await;
     }
 }
 
 type Fetched = Vec<Result<jetstream::Message, consumer::pull::OrderedError>>;
 
-/// Asks the server for more while others read what came: it sends nothing it was not asked for.
+/// Requests further messages from the server while the fetched ones are handled.
 async fn fetch(messages: consumer::pull::Ordered, fetched: mpsc::Sender<Fetched>) {
     let mut chunks = messages.ready_chunks(CHUNK_MESSAGES);
     while let Some(chunk) = chunks.next().await {
@@ -106,7 +108,7 @@ async fn fetch(messages: consumer::pull::Ordered, fetched: mpsc::Sender<Fetched>
     }
 }
 
-/// The name of a consumer, and the messages after `after`, in order. The client notices gaps and starts over by itself.
+/// Creates a consumer and returns its name and its messages after `after`, in order. The client notices gaps and recreates it.
 pub(super) async fn consume(
     jetstream: &jetstream::Context,
     stream: &str,

@@ -1,9 +1,8 @@
-//! A record as a message of the stream, and how to tell it from a message that somebody else put there.
+//! Records as messages of the stream, and the rule that distinguishes them from foreign messages.
 //!
-//! A foreign message is skipped: its position is a hole. Every process and every replay must skip the same ones, so this is decided by
-//! looking at the message alone: one without the id of a record, without the time at which a log took it, or on the subject of
-//! another kind is foreign. One that has the headers of a record and cannot be read is a damaged record, or one of a newer pml, and
-//! nobody reads on behind it.
+//! A foreign message is skipped: its position is a hole. Every process and every replay must skip the same ones, so the rule depends
+//! on the message alone: a message is foreign if it has no record id, has no `recordedat`, or is on the subject of another kind. A
+//! message that has the headers of a record and cannot be read is a damaged record, or one of a newer pml; reading stops there.
 
 use std::sync::Arc;
 
@@ -22,15 +21,15 @@ use crate::subject::kind_of_subject;
 
 const CONTENT_TYPE: &str = "content-type";
 
-/// A fact with its form on the wire. Made by the caller's thread: the writer's time is everybody's.
+/// A fact with its encoded message. Encoded on the caller's thread, because all appends share the writer.
 #[derive(Clone)]
-pub(super) struct Encoded {
+pub(super) struct EncodedMessage {
     pub(super) fact: Arc<NewRecord>,
     pub(super) recorded_at: Timestamp,
     pub(super) payload: Bytes,
 }
 
-impl Encoded {
+impl EncodedMessage {
     pub(super) fn new(fact: Arc<NewRecord>, recorded_at: Timestamp) -> Self {
         let payload = cloud::recorded_to_structured(&fact, recorded_at).into();
         Self { fact, recorded_at, payload }
@@ -48,26 +47,27 @@ impl Encoded {
     }
 }
 
-/// A message that came.
-pub(super) struct Arrival {
+/// A message read from the stream.
+pub(super) struct StreamMessage {
     pub(super) seq: Seq,
-    /// As its headers have it.
+    /// The record id in its headers.
     pub(super) id: Option<RecordId>,
     pub(super) subject: async_nats::Subject,
     pub(super) payload: Bytes,
-    /// Whether its headers say that it is a structured event.
+    /// Whether its `content-type` is that of a structured event.
     structured: bool,
 }
 
-/// What a message is.
+/// The content of a message.
 pub(super) enum Content {
     Record(Record),
-    /// Somebody else's, and why it is none of ours.
+    /// A foreign message, with the reason why it is not a record.
     Foreign(&'static str),
 }
 
-impl Arrival {
-    pub(super) fn delivered(message: jetstream::Message) -> Result<Self, ReadError> {
+impl StreamMessage {
+    /// Creates it from a message that a consumer delivered.
+    pub(super) fn from_delivery(message: jetstream::Message) -> Result<Self, ReadError> {
         let seq = Seq(message.info().map_err(ReadError::Storage)?.stream_sequence);
         let async_nats::Message { subject, headers, payload, .. } = message.message;
         Ok(Self::new(seq, subject, headers.as_ref(), payload))
@@ -80,15 +80,16 @@ impl Arrival {
         Self { seq, id, subject, payload, structured }
     }
 
-    /// `sent` is the fact of this id that this process has just sent, if there is one: what it encoded it need not decode.
-    pub(super) fn read(&self, sent: Option<Encoded>) -> Result<Content, ReadError> {
-        let Some(id) = self.id else { return Ok(Content::Foreign("it has no id of a record")) };
+    /// Decodes the message. `sent` is the fact with this id that this process has just sent, if any: if its payload is the same, it is
+    /// used instead.
+    pub(super) fn decode(&self, sent: Option<EncodedMessage>) -> Result<Content, ReadError> {
+        let Some(id) = self.id else { return Ok(Content::Foreign("it has no record id")) };
         let (fact, recorded_at) = match sent {
-            // Another process may have written the same id with other content: compare, do not assume.
-            Some(Encoded { fact, recorded_at, payload }) if payload == self.payload => (fact, recorded_at),
+            // Another process may have written the same id with other content, so the payloads are compared.
+            Some(EncodedMessage { fact, recorded_at, payload }) if payload == self.payload => (fact, recorded_at),
             _ => match cloud::recorded_from_structured(&self.payload) {
                 Ok((fact, recorded_at)) => (Arc::new(fact), recorded_at),
-                Err(refusal) => return self.unreadable(&refusal),
+                Err(refusal) => return self.classify_unreadable(&refusal),
             },
         };
         if fact.event.kind().name() != kind_of_subject(&self.subject) {
@@ -100,10 +101,11 @@ impl Arrival {
         Ok(Content::Record(Record { seq: self.seq, recorded_at, fact }))
     }
 
-    fn unreadable(&self, refusal: &Refusal) -> Result<Content, ReadError> {
+    /// Decides whether a message that cannot be decoded is foreign or damaged.
+    fn classify_unreadable(&self, refusal: &Refusal) -> Result<Content, ReadError> {
         match refusal {
-            Refusal::Missing { field } if field == "recordedat" => Ok(Content::Foreign("no log has taken it")),
-            _ if !self.structured => Ok(Content::Foreign("it is no structured event")),
+            Refusal::Missing { field } if field == "recordedat" => Ok(Content::Foreign("it has no recordedat")),
+            _ if !self.structured => Ok(Content::Foreign("it is not a structured event")),
             _ => Err(self.corrupt(refusal.to_string())),
         }
     }
@@ -118,25 +120,25 @@ mod tests {
     use super::*;
     use crate::core::event::{Event, ToolRemoved};
 
-    fn encoded() -> Encoded {
+    fn encoded() -> EncodedMessage {
         let at = Timestamp::from_micros(7);
         let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
         let id = RecordId::from_parts(at, 1);
-        Encoded::new(Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }), at)
+        EncodedMessage::new(Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }), at)
     }
 
     fn check(subject: &str, headers: &HeaderMap, payload: impl Into<Bytes>, expected: &str) {
-        let arrival = Arrival::new(Seq(3), subject.into(), Some(headers), payload.into());
-        let said = match arrival.read(None) {
+        let message = StreamMessage::new(Seq(3), subject.into(), Some(headers), payload.into());
+        let found = match message.decode(None) {
             Ok(Content::Record(record)) => format!("record {}", record.seq),
             Ok(Content::Foreign(why)) => format!("foreign: {why}"),
             Err(error) => error.to_string(),
         };
-        assert_eq!(said, expected);
+        assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_message_is_told_from_a_record_by_looking_at_it_alone() {
+    fn the_message_alone_decides_whether_it_is_a_record() {
         const HERE: &str = "pml.a.log.tool.removed";
         let record = encoded();
         let (ours, payload, none) = (record.headers(), record.payload.clone(), HeaderMap::new());
@@ -146,11 +148,11 @@ mod tests {
         other_id.insert(NATS_MESSAGE_ID, RecordId::from_parts(record.recorded_at, 2).to_string().as_str());
         let event = cloud::to_structured(&record.fact).to_string();
         check(HERE, &ours, payload.clone(), "record 3");
-        check(HERE, &none, payload.clone(), "foreign: it has no id of a record");
+        check(HERE, &none, payload.clone(), "foreign: it has no record id");
         check("pml.a.log.tool.registered", &ours, payload.clone(), "foreign: it is on the subject of another kind");
         check("pml.a.log.hello", &ours, payload.clone(), "foreign: it is on the subject of another kind");
-        check(HERE, &ours, event, "foreign: no log has taken it");
-        check(HERE, &only_id, "hello", "foreign: it is no structured event");
+        check(HERE, &ours, event, "foreign: it has no recordedat");
+        check(HERE, &only_id, "hello", "foreign: it is not a structured event");
         check(HERE, &ours, payload.slice(..payload.len() - 9), "record 3 is damaged");
         check(HERE, &other_id, payload, "record 3 is damaged");
     }

@@ -1,4 +1,4 @@
-//! Reading what is no longer in memory: a consumer per reader that goes through the past, kept for its next page.
+//! Reads of records that are no longer in memory: one consumer per reader, kept for its next page.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,20 +6,21 @@ use async_nats::jetstream::{self, consumer};
 use futures_util::StreamExt;
 
 use super::follower::{STALL_PATIENCE, consume};
-use super::message::{Arrival, Content};
+use super::message::{Content, StreamMessage};
 use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::log::ReadError;
 
-/// Readers of the past that are served without starting over; the longest idle ones give way.
+/// Most idle consumers kept; the one that is idle longest is dropped.
 const SCANS_MAX: usize = 8;
-/// Records of one page, so that nobody who asks for everything holds it all twice.
+/// Most records of one page, so that a read of everything is not in memory twice.
 const PAGE_RECORDS_MAX: usize = 8_192;
 
+/// The consumers of readers of older records.
 pub(super) struct Scans {
     jetstream: jetstream::Context,
     stream: String,
-    /// Each with the position it has delivered; the one used last comes last.
+    /// Consumers with the position delivered last, in the order of their last use.
     idle: Mutex<Vec<(Seq, consumer::pull::Ordered)>>,
 }
 
@@ -28,8 +29,8 @@ impl Scans {
         Self { jetstream, stream, idle: Mutex::default() }
     }
 
-    /// Records after `after`, at most `limit`, none after `end`, which is a position that holds a message; and the position up to which
-    /// there are no others.
+    /// Returns records after `after`, at most `limit`, none after `end`, which must be a position that holds a message; and the position
+    /// up to which it has read.
     pub(super) async fn read(&self, after: Seq, limit: usize, end: Seq) -> Result<(Vec<Record>, Seq), ReadError> {
         let mut messages = match self.resume(after) {
             Some(messages) => messages,
@@ -43,9 +44,9 @@ impl Scans {
                 return Err(ReadError::Storage("the consumer ended before the end of the log".into()));
             };
             let message = message.map_err(|error| ReadError::Storage(error.into()))?;
-            let arrival = Arrival::delivered(message)?;
-            position = arrival.seq;
-            if let Content::Record(record) = arrival.read(None)? {
+            let message = StreamMessage::from_delivery(message)?;
+            position = message.seq;
+            if let Content::Record(record) = message.decode(None)? {
                 records.push(record);
             }
         }
@@ -53,10 +54,11 @@ impl Scans {
         Ok((records, position))
     }
 
+    /// Removes and returns the idle consumer that continues after `after`.
     fn resume(&self, after: Seq) -> Option<consumer::pull::Ordered> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = idle.iter().position(|(position, _)| *position == after)?;
-        Some(idle.remove(at).1)
+        let index = idle.iter().position(|(position, _)| *position == after)?;
+        Some(idle.remove(index).1)
     }
 
     fn keep(&self, position: Seq, messages: consumer::pull::Ordered) {

@@ -1,46 +1,46 @@
-//! Blocks: the values of the events table. Neighbouring records share one, so that the tree has one entry where it would have dozens.
+//! Blocks: the values of the events table. A block holds neighbouring records, so that the tree has one entry instead of dozens.
 //!
 //! ```text
 //! key: seq of the last record
 //! value: checksum (u64) | position before (u64) | number of the block (u64) | count (u16) | length (u32) record | length (u32) record | ...
 //! ```
 //!
-//! Positions inside a block are contiguous, so the key and the count give all of them; integers are little-endian. Because the key
-//! is the last position, the blocks that hold anything after a position are exactly the range after it.
+//! Positions inside a block are contiguous, so the key and the count determine all of them; integers are little-endian. Because the key
+//! is the last position, the blocks with records after a position are exactly the key range after it.
 //!
-//! The checksum covers the key and all that follows it. The position before is the last one of the block before, so that a reader
-//! notices a block that the tree no longer leads to; the number, counted from one, tells the same about the last block, because the tree
-//! knows how many there are.
+//! The checksum covers the key and the rest of the value. `position before` is the last position of the previous block, so that a reader
+//! notices a block that the tree no longer reaches. The number, counted from one, does the same for the last block: it must equal the
+//! table's length.
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
-use super::checksum::{self, Of};
+use super::checksum::{self, SealedTable};
 use super::{EVENTS, StoreError};
 use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::log::{Damage, ReadError};
 
-/// Bytes of a block: enough to make the tree cheap, few enough that reading one record reads little else. A value of this size gets
-/// pages of its own, a power of two of them, so a full block is just below one; `PAGE_HEAD_LEN` is what the tree adds to it.
-const BYTES_MAX: usize = (16 << 10) - PAGE_HEAD_LEN;
-const PAGE_HEAD_LEN: usize = 32;
-/// Records in a block, as many as its head can count.
+/// Most bytes of a block: enough to keep the tree small, few enough that reading one record reads little else. redb stores a value of
+/// this size in its own pages, a power of two of them, so a full block is just below one; `PAGE_HEADER_LEN` is what the tree adds.
+const BYTES_MAX: usize = (16 << 10) - PAGE_HEADER_LEN;
+const PAGE_HEADER_LEN: usize = 32;
+/// Most records in a block: the range of its count field.
 const RECORDS_MAX: usize = u16::MAX as usize;
 
 /// Bytes before the first record: the checksum, the position before, the number, the count.
-const HEAD_LEN: usize = checksum::LEN + 2 * size_of::<u64>() + size_of::<u16>();
+const HEADER_LEN: usize = checksum::LEN + 2 * size_of::<u64>() + size_of::<u16>();
 /// Bytes before each record.
 const LENGTH_LEN: usize = size_of::<u32>();
 
-/// Records in order on their way into the table, laid out as they will stand in their blocks.
+/// Records in order that are to be written, encoded as they will be in their blocks.
 #[derive(Default)]
-pub(super) struct Outgoing {
-    /// With the end of the stored form in `bytes`.
+pub(super) struct PendingRecords {
+    /// Each with the end of its stored form in `bytes`.
     pub(super) records: Vec<(Record, usize)>,
     bytes: Vec<u8>,
 }
 
-impl Outgoing {
+impl PendingRecords {
     pub(super) fn push(&mut self, record: Record, stored: &[u8]) {
         let len = u32::try_from(stored.len()).expect("records are limited to far less than 4 GB");
         self.bytes.extend_from_slice(&len.to_le_bytes());
@@ -48,13 +48,13 @@ impl Outgoing {
         self.records.push((record, self.bytes.len()));
     }
 
-    /// Forgets what it holds and keeps the memory for the next records.
+    /// Removes all records and keeps the memory for the next ones.
     pub(super) fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();
     }
 
-    /// Takes the records out, each with the size of its stored form.
+    /// Removes and returns the records, each with the size of its stored form.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (Record, usize)> {
         self.bytes.clear();
         let mut start = 0;
@@ -71,18 +71,18 @@ impl Outgoing {
         let mut number = events.len()?;
         let (mut rest, mut start) = (self.records.as_slice(), 0);
         while !rest.is_empty() {
-            let fits = |(_, end): &&(Record, usize)| HEAD_LEN + end - start <= BYTES_MAX;
+            let fits = |(_, end): &&(Record, usize)| HEADER_LEN + end - start <= BYTES_MAX;
             // A record larger than a block gets one of its own.
             let together = rest.iter().take(RECORDS_MAX).take_while(fits).count().max(1);
             let count = 1 + rest[..together].windows(2).take_while(|pair| pair[0].0.seq.next() == pair[1].0.seq).count();
             let (last, end) = &rest[count - 1];
             number += 1;
-            let mut block = events.insert_reserve(last.seq.0, HEAD_LEN + end - start)?;
+            let mut block = events.insert_reserve(last.seq.0, HEADER_LEN + end - start)?;
             let records = &self.bytes[start..*end];
-            fill(
+            write_block(
                 block.as_mut(),
                 last.seq,
-                Head { before, number, count: u16::try_from(count).expect("at most RECORDS_MAX") },
+                BlockHeader { before, number, count: u16::try_from(count).expect("at most RECORDS_MAX") },
                 records,
             );
             drop(block);
@@ -93,28 +93,29 @@ impl Outgoing {
     }
 }
 
-/// What stands before the records of a block, but for the checksum.
+/// The header fields of a block, except the checksum.
 #[derive(Clone, Copy)]
-struct Head {
+struct BlockHeader {
     before: Seq,
     number: u64,
     count: u16,
 }
 
-fn fill(block: &mut [u8], last: Seq, head: Head, records: &[u8]) {
+/// Writes header, records and checksum into `block`.
+fn write_block(block: &mut [u8], last: Seq, header: BlockHeader, records: &[u8]) {
     let (sum, body) = block.split_at_mut(checksum::LEN);
-    let fields = [&head.before.0.to_le_bytes()[..], &head.number.to_le_bytes(), &head.count.to_le_bytes(), records];
+    let fields = [&header.before.0.to_le_bytes()[..], &header.number.to_le_bytes(), &header.count.to_le_bytes(), records];
     let mut rest = &mut *body;
     for field in fields {
         let (place, after) = rest.split_at_mut(field.len());
         place.copy_from_slice(field);
         rest = after;
     }
-    sum.copy_from_slice(&Of::Block.sum(last.0, body));
+    sum.copy_from_slice(&SealedTable::Block.checksum(last.0, body));
 }
 
-/// Calls `visit` with position and stored form of the records after `after`, in order, at most `limit` times. Also the floor that
-/// `pml bench replay` compares with.
+/// Calls `visit` with the position and stored form of the records after `after`, in order, at most `limit` times. Public because
+/// `pml bench replay` compares with it.
 pub fn scan(
     database: &Database,
     after: Seq,
@@ -150,7 +151,7 @@ fn scan_table(
     Ok(())
 }
 
-/// The last position of the table.
+/// Returns the last position of the table.
 pub(super) fn tail(events: &impl ReadableTable<u64, &'static [u8]>) -> Result<Seq, StoreError> {
     let blocks = events.len()?;
     let (last, found) = match events.last()? {
@@ -160,16 +161,16 @@ pub(super) fn tail(events: &impl ReadableTable<u64, &'static [u8]>) -> Result<Se
     if found == blocks { Ok(last) } else { Err(Damage::Tail { last, blocks, found }.into()) }
 }
 
-/// One block whose checksum is right.
+/// One block whose checksum was found right.
 pub(super) struct Block<'a> {
     before: Seq,
     number: u64,
-    pub(super) records: Records<'a>,
+    pub(super) records: BlockRecords<'a>,
 }
 
 impl<'a> Block<'a> {
     pub(super) fn open(last: Seq, value: &'a [u8]) -> Result<Self, Damage> {
-        let body = Of::Block.open(last.0, value);
+        let body = SealedTable::Block.open(last.0, value);
         body.and_then(|body| Self::parse(last, body)).ok_or(Damage::Block { last })
     }
 
@@ -177,11 +178,11 @@ impl<'a> Block<'a> {
         let (before, rest) = body.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         let (before, number) = (Seq(u64::from_le_bytes(*before)), u64::from_le_bytes(*number));
-        Some(Self { before, number, records: Records::new(last, rest)? })
+        Some(Self { before, number, records: BlockRecords::new(last, rest)? })
     }
 
-    /// Whether nothing is missing between this block and the one that was read before it or, if it is the first one read, the
-    /// position after which reading began.
+    /// Checks that nothing is missing between this block and the one read before it or, if it is the first one read, the position
+    /// after which reading began.
     pub(super) fn check_follows(&self, last_read: Option<Seq>, after: Seq) -> Result<(), Damage> {
         let follows = last_read.map_or(self.before <= after, |last_read| self.before == last_read);
         if follows { Ok(()) } else { Err(Damage::Gap { after: last_read.unwrap_or(after), before: self.records.next }) }
@@ -189,26 +190,26 @@ impl<'a> Block<'a> {
 }
 
 /// The records of one block.
-pub(super) struct Records<'a> {
+pub(super) struct BlockRecords<'a> {
     next: Seq,
     last: Seq,
     rest: &'a [u8],
 }
 
-impl<'a> Records<'a> {
-    /// Of a block from its count on: also the whole value of a block of the formats 1 and 2. `None` if they are not as many and as long
-    /// as it says.
+impl<'a> BlockRecords<'a> {
+    /// `counted` is a block from its count on, which is also the whole value of a block of the formats 1 and 2. Returns `None` if the
+    /// records do not match the count and their lengths.
     pub(super) fn new(last: Seq, counted: &'a [u8]) -> Option<Self> {
         let (count, rest) = counted.split_first_chunk::<2>()?;
         let count = u64::from(u16::from_le_bytes(*count));
-        if !Self::fits(count, rest) {
+        if !Self::is_exactly(count, rest) {
             return None;
         }
         Some(Self { next: Seq((last.0.checked_add(1)?).checked_sub(count)?), last, rest })
     }
 
-    /// Whether `rest` is exactly `count` records, so that walking them cannot fail.
-    fn fits(count: u64, mut rest: &[u8]) -> bool {
+    /// Returns whether `rest` is exactly `count` records, so that iterating over them cannot fail.
+    fn is_exactly(count: u64, mut rest: &[u8]) -> bool {
         for _ in 0..count {
             let Some((_, after)) = split_record(rest) else { return false };
             rest = after;
@@ -222,7 +223,7 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*len) as usize)
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for BlockRecords<'a> {
     type Item = (Seq, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -252,17 +253,17 @@ mod tests {
     fn records_of_any_size_come_back_in_order() {
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         let time = Timestamp::from_micros(0);
-        let mut outgoing = Outgoing::default();
+        let mut pending = PendingRecords::default();
         let sizes = std::iter::repeat_n(10, 2 * RECORDS_MAX + 1).chain([BYTES_MAX + 1, 0, BYTES_MAX - 100, 200, 7]);
         let stored: Vec<(Seq, Vec<u8>)> = (1..).zip(sizes).map(|(seq, size)| (Seq(seq), vec![b'x'; size])).collect();
         for (seq, bytes) in &stored {
             let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
             let id = RecordId::from_parts(time, seq.0.into());
             let fact = Arc::new(NewRecord { id, time, source: "".into(), causation: None, event });
-            outgoing.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
+            pending.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
         }
         let transaction = database.begin_write().unwrap();
-        outgoing.write(&transaction, Seq::ZERO).unwrap();
+        pending.write(&transaction, Seq::ZERO).unwrap();
         transaction.commit().unwrap();
         let mut found = Vec::new();
         scan(&database, Seq::ZERO, usize::MAX, |seq, bytes| {
@@ -271,12 +272,12 @@ mod tests {
         })
         .unwrap();
         assert!(found == stored, "{} of {} records", found.len(), stored.len());
-        let sizes: Vec<usize> = outgoing.drain().map(|(_, size)| size).collect();
+        let sizes: Vec<usize> = pending.drain().map(|(_, size)| size).collect();
         assert!(sizes.iter().eq(stored.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>().iter()));
     }
 
     fn check(block: &[u8], expected: Option<&[(u64, &[u8])]>) {
-        let records = Records::new(Seq(7), block).map(Iterator::collect::<Vec<_>>);
+        let records = BlockRecords::new(Seq(7), block).map(Iterator::collect::<Vec<_>>);
         let expected = expected.map(|records| records.iter().map(|(seq, bytes)| (Seq(*seq), *bytes)).collect::<Vec<_>>());
         assert_eq!(records, expected, "{block:?}");
     }
@@ -298,8 +299,8 @@ mod tests {
         let transaction = database.begin_write().unwrap();
         let mut events = transaction.open_table(EVENTS).unwrap();
         for (number, (before, last)) in (1..).zip([(0, 3), (3, 5), (5, 6)]) {
-            let mut value = vec![0; HEAD_LEN + 5];
-            fill(&mut value, Seq(last), Head { before: Seq(before), number, count: 1 }, b"\x01\0\0\0x");
+            let mut value = vec![0; HEADER_LEN + 5];
+            write_block(&mut value, Seq(last), BlockHeader { before: Seq(before), number, count: 1 }, b"\x01\0\0\0x");
             events.insert(last, value.as_slice()).unwrap();
         }
         drop(events);
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_the_tree_does_not_lead_to_is_missed() {
+    fn a_block_that_the_tree_does_not_reach_is_noticed() {
         let database = three_blocks();
         assert_eq!(read(&database, 0), Ok(vec![3, 5, 6]));
         assert_eq!(read(&database, 4), Ok(vec![5, 6]), "a hole is no gap");

@@ -1,14 +1,15 @@
-//! Why the file did not give or take what was asked.
+//! The errors of the log file.
 
 use std::panic::AssertUnwindSafe;
 
 use crate::log::{AppendError, Damage, ReadError};
 
+/// Why an operation on the file failed.
 #[derive(Debug)]
 pub(super) enum StoreError {
-    /// An I/O error, or one that follows from it: reopening may help.
+    /// An I/O error, or a consequence of one: reopening may help.
     Storage(redb::Error),
-    /// Closed after an error, and not open again yet.
+    /// The file was closed after an error and is not reopened yet.
     Closed(String),
     Damaged(Damage),
 }
@@ -17,7 +18,7 @@ impl<E: Into<redb::Error>> From<E> for StoreError {
     fn from(error: E) -> Self {
         match error.into() {
             redb::Error::Corrupted(problem) => Self::Damaged(Damage::File { problem }),
-            // The tables are ours, so one that is of another type or missing was ours once.
+            // Only pml creates tables in this file, so a missing one or one of another type is damage.
             table @ (redb::Error::TableTypeMismatch { .. }
             | redb::Error::TableIsMultimap(_)
             | redb::Error::TypeDefinitionChanged { .. }
@@ -43,7 +44,7 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// Runs work on the database. redb asserts what a damaged file does not keep, so a panic in it is taken for damage.
+/// Runs work on the database and converts a panic to damage, because redb asserts invariants that a damaged file breaks.
 pub(super) fn guarded<T, E: From<Damage>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -52,7 +53,7 @@ pub(super) fn guarded<T, E: From<Damage>>(work: impl FnOnce() -> Result<T, E>) -
 }
 
 impl StoreError {
-    /// For an append of which nothing was written. Many callers may share one error.
+    /// Returns the error for an append of which nothing was written. By reference, because several callers get the same error.
     pub(super) fn determinate(&self) -> AppendError {
         match self {
             Self::Damaged(damage) => AppendError::Damaged(damage.clone()),

@@ -1,4 +1,4 @@
-//! A file whose disk fails when it is told to: real I/O with errors put in.
+//! Injected disk faults: a storage backend with real I/O that returns errors on demand.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,29 +8,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
-/// What is wrong with the disk. Clones tell the same disk.
+/// The faults of a disk. Clones control the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<Plan>>);
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// The error, and how many writes still succeed before it.
+    /// The error, and how many operations still succeed before it.
     error: Option<(io::ErrorKind, u64)>,
     failed: u64,
 }
 
 impl Faults {
-    /// After `good` more writes, growths and syncs, all of them fail.
+    /// Lets `good` more writes, growths and syncs succeed; all later ones fail.
     pub fn fail(&self, error: io::ErrorKind, good: u64) {
         self.plan().error = Some((error, good));
     }
 
-    /// From now on the disk is good.
+    /// Ends the faults.
     pub fn heal(&self) {
         self.plan().error = None;
     }
 
-    /// How often it failed.
+    /// Returns how many operations failed.
     pub fn failed(&self) -> u64 {
         self.plan().failed
     }

@@ -1,20 +1,20 @@
-//! The format of the file, and how older ones become the present one.
+//! The format of the file, and the conversion of older formats.
 //!
-//! | format | differs by |
+//! | format | tables |
 //! |---|---|
 //! | 1 | `ids`: an entry of the tree for every id; `events`, `dead`: values without checksums |
 //! | 2 | `id_runs`: ids in runs; `events`, `dead` as before |
 //! | 3 | `blocks`, `id_index`, `letters`: every value has a checksum |
 //!
-//! The tables of a format have names of their own, so that none is read as another. A file is converted in one transaction: after a
-//! crash it is still what it was.
+//! Tables that changed between formats have different names, so that none is read in the wrong format. A file is converted in one
+//! transaction: after a crash it is unchanged.
 
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 
-use super::block::{self, Outgoing, Records};
-use super::checksum::Of;
+use super::block::{self, BlockRecords, PendingRecords};
+use super::checksum::SealedTable;
 use super::error::guarded;
 use super::ids::{self, RUNS};
 use super::{DEAD, EVENTS, StoreError, letters};
@@ -31,10 +31,10 @@ const EVENTS_BEFORE_3: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("e
 const DEAD_BEFORE_3: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 const IDS_OF_2: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_runs");
 const IDS_OF_1: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
-/// Records converted at once: bounds the memory.
+/// Records converted at once, which bounds the memory used.
 const CONVERT_RECORDS: usize = 8_192;
 
-/// Makes the tables of a new file.
+/// Creates the tables of a new file.
 pub(super) fn create(database: &Database) -> Result<(), StoreError> {
     let transaction = database.begin_write()?;
     create_tables(&transaction)?;
@@ -42,22 +42,23 @@ pub(super) fn create(database: &Database) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Converts the tables of an older format, and answers the last position.
+/// Converts the tables of an older format and returns the last position.
 pub(super) fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
-    let failed = |error: StoreError| cannot_prepare(path, error);
-    match guarded(|| found(database)).map_err(failed)? {
+    let failed = |error: StoreError| open_error(path, error);
+    match guarded(|| read_format(database)).map_err(failed)? {
         FORMAT => {}
         older @ (1 | 2) => {
             tracing::info!(path = %path.display(), from = older, to = FORMAT, "converting the log to the present format");
             guarded(|| convert(database)).map_err(failed)?;
         }
-        0 => return Err(failed(Damage::File { problem: "it says that it has the format 0".to_owned() }.into())),
+        0 => return Err(failed(Damage::File { problem: "its format is 0, which does not exist".to_owned() }.into())),
         newer => return Err(OpenError::NewerFormat { path: path.to_owned(), found: newer, known: FORMAT }),
     }
     guarded(|| tail(database)).map_err(failed)
 }
 
-pub(super) fn cannot_prepare(path: &Path, error: StoreError) -> OpenError {
+/// Converts an error met while opening `path`.
+pub(super) fn open_error(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
         StoreError::Damaged(source) => OpenError::Damaged { path, source },
@@ -65,14 +66,14 @@ pub(super) fn cannot_prepare(path: &Path, error: StoreError) -> OpenError {
     }
 }
 
-/// The format that the file says it has.
-fn found(database: &Database) -> Result<u64, StoreError> {
+/// Returns the format stored in the file.
+fn read_format(database: &Database) -> Result<u64, StoreError> {
     let meta = database.begin_read()?.open_table(META)?;
     let format = meta.get(FORMAT_KEY)?.map(|format| format.value());
     format.ok_or_else(|| Damage::File { problem: "it does not say which format it has".to_owned() }.into())
 }
 
-/// The last position. All tables must be there.
+/// Returns the last position. Fails if a table is missing.
 pub(super) fn tail(database: &Database) -> Result<Seq, StoreError> {
     let transaction = database.begin_read()?;
     let (events, runs) = (transaction.open_table(EVENTS)?, transaction.open_table(RUNS)?);
@@ -99,10 +100,10 @@ fn convert(database: &Database) -> Result<(), StoreError> {
         let mut letters = transaction.open_table(DEAD)?;
         for entry in transaction.open_table(DEAD_BEFORE_3)?.iter()? {
             let (number, bytes) = entry?;
-            letters.insert(number.value(), Of::Letter.seal(number.value(), bytes.value()).as_slice())?;
+            letters.insert(number.value(), SealedTable::Letter.seal(number.value(), bytes.value()).as_slice())?;
         }
     }
-    letters::count(&transaction)?;
+    letters::store_count(&transaction)?;
     transaction.delete_table(EVENTS_BEFORE_3)?;
     transaction.delete_table(DEAD_BEFORE_3)?;
     transaction.delete_table(IDS_OF_2)?;
@@ -114,33 +115,34 @@ fn convert(database: &Database) -> Result<(), StoreError> {
 /// Writes the blocks and, from the records themselves, the index of ids.
 fn convert_records(transaction: &WriteTransaction) -> Result<(), StoreError> {
     let old = transaction.open_table(EVENTS_BEFORE_3)?;
-    let mut outgoing = Outgoing::default();
+    let mut pending = PendingRecords::default();
     let mut before = Seq::ZERO;
     for entry in old.iter()? {
         let (last, block) = entry?;
         let last = Seq(last.value());
-        for (seq, bytes) in Records::new(last, block.value()).ok_or(Damage::Block { last })? {
-            // What cannot be decoded must not get a checksum that says it is whole.
+        for (seq, bytes) in BlockRecords::new(last, block.value()).ok_or(Damage::Block { last })? {
+            // A record that cannot be decoded must not get a valid checksum.
             let decoded = stored::decode(seq, bytes);
             let problem = |corrupt| Damage::File { problem: format!("record {seq}: {corrupt}") };
-            outgoing.push(decoded.map_err(problem)?, bytes);
-            if outgoing.records.len() == CONVERT_RECORDS {
-                before = flush(transaction, &mut outgoing, before)?;
+            pending.push(decoded.map_err(problem)?, bytes);
+            if pending.records.len() == CONVERT_RECORDS {
+                before = flush(transaction, &mut pending, before)?;
             }
         }
     }
-    flush(transaction, &mut outgoing, before)?;
+    flush(transaction, &mut pending, before)?;
     Ok(())
 }
 
-fn flush(transaction: &WriteTransaction, outgoing: &mut Outgoing, before: Seq) -> Result<Seq, StoreError> {
-    outgoing.write(transaction, before)?;
+/// Writes the pending records and their ids. Returns the last position.
+fn flush(transaction: &WriteTransaction, pending: &mut PendingRecords, before: Seq) -> Result<Seq, StoreError> {
+    pending.write(transaction, before)?;
     let mut entries: Vec<(u128, Seq)> =
-        outgoing.records.iter().map(|(record, _)| (record.fact.id.to_bits(), record.seq)).collect();
+        pending.records.iter().map(|(record, _)| (record.fact.id.to_bits(), record.seq)).collect();
     entries.sort_unstable();
     ids::add(&mut transaction.open_table(RUNS)?, entries.into_iter())?;
-    let last = outgoing.records.last().map_or(before, |(record, _)| record.seq);
-    outgoing.clear();
+    let last = pending.records.last().map_or(before, |(record, _)| record.seq);
+    pending.clear();
     Ok(last)
 }
 
@@ -162,14 +164,14 @@ mod tests {
     fn record(seq: u64) -> Record {
         let time = Timestamp::from_micros(seq.cast_signed());
         let event = Event::ToolRemoved(ToolRemoved { tool: format!("fs:t{seq}").parse().unwrap() });
-        // Neither in the order of the positions nor in its reverse.
+        // Ids in an order that is neither that of the positions nor its reverse.
         let id = RecordId::from_parts(time, u128::from(seq * 7_919 % 1_009));
         let fact = NewRecord { id, time, source: "s".into(), causation: None, event };
         Record { seq: Seq(seq), recorded_at: time, fact: Arc::new(fact) }
     }
 
     fn records() -> Vec<Record> {
-        // With a hole, as a restored log has.
+        // With a hole, as in a restored log.
         (1..=300).chain(400..=700).map(record).collect()
     }
 
@@ -248,7 +250,7 @@ mod tests {
             let refused = open(home.path()).err();
             assert!(matches!(refused, Some(OpenError::Damaged { .. })), "{refused:?}");
         }
-        assert_eq!(found(&Database::open(&path).unwrap()).unwrap(), 2);
+        assert_eq!(read_format(&Database::open(&path).unwrap()).unwrap(), 2);
     }
 
     #[test]

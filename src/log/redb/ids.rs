@@ -1,65 +1,66 @@
-//! The dedupe index: where each record id stands, in sorted runs of some dozens.
+//! The dedupe index: the position of each record id, in sorted runs of some dozens of ids.
 //!
 //! ```text
-//! key: from which id on      value: checksum (u64) | up to which id (u128) | id (u128) position (u64) | id position | ...
+//! key: first id of the range     value: checksum (u64) | last id of the range (u128) | id (u128) position (u64) | id position | ...
 //! ```
 //!
-//! Entries are sorted by id, integers are little-endian. A run holds the ids from its key up to, but not including, the key of the next
-//! one; the first begins at zero and the last one ends with the largest id there can be. Each says itself where it ends, so that a
-//! lookup that was led to the wrong run notices. Producers make time-ordered ids, so what a
-//! transaction adds stands mostly after everything there is: it fills the last run and begins new ones, a few entries of the tree
-//! where there would be hundreds. An id that belongs further back is put into its run, which is written anew.
+//! Entries are sorted by id, integers are little-endian. A run covers the ids from its key up to, but not including, the key of the next
+//! one; the first begins at zero and the last ends with the largest possible id. Each run stores the end of its range, so that a lookup
+//! in the wrong run is noticed. Producers create time-ordered ids, so the ids of a transaction mostly come after all others: they
+//! fill the last run and begin new ones, which changes a few entries of the tree instead of hundreds. A run that gets an earlier id
+//! is rewritten.
 
 use redb::{ReadableTable, Table, TableDefinition};
 
 use super::StoreError;
-use super::checksum::Of;
+use super::checksum::SealedTable;
 use crate::core::id::{RecordId, Seq};
 use crate::log::Damage;
 
+/// First id of a run's range -> run.
 pub(super) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_index");
 
 const ID_LEN: usize = size_of::<u128>();
 const ENTRY_LEN: usize = ID_LEN + size_of::<u64>();
-/// Ids in a run: with its key it fills a page.
+/// Most ids in a run: with its key it fills a page.
 const RUN_IDS_MAX: usize = 160;
 
-type Entry = (u128, Seq);
+type IdEntry = (u128, Seq);
 
-/// What the index says about an id that is to be appended.
+/// What the index knows about an id that is to be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum IdStatus {
     New,
     Known(Seq),
-    /// The same as the one at this place of the same group.
+    /// The id is the same as the one at this index of the group.
     Repeats(usize),
 }
 
 /// A run, copied out of the table.
 struct Run {
     key: u128,
-    /// The last id that belongs here.
+    /// The last id of the range.
     until: u128,
     entries: Vec<u8>,
 }
 
 impl Run {
-    /// The one that `id` belongs to; `None` while there are none.
-    fn of(runs: &impl ReadableTable<u128, &'static [u8]>, id: u128) -> Result<Option<Self>, StoreError> {
+    /// Returns the run whose range contains `id`; `None` if the index is empty.
+    fn containing(runs: &impl ReadableTable<u128, &'static [u8]>, id: u128) -> Result<Option<Self>, StoreError> {
         let run = match runs.range(..=id)?.next_back() {
             Some(found) => {
                 let (key, value) = found?;
                 Self::open(key.value(), value.value())?
             }
             None if runs.is_empty()? => return Ok(None),
-            // The first one begins at zero.
+            // The first run begins at zero, so it is missing.
             None => return Err(damaged(id).into()),
         };
         if run.covers(id) { Ok(Some(run)) } else { Err(damaged(id).into()) }
     }
 
     fn open(key: u128, value: &[u8]) -> Result<Self, Damage> {
-        let body = Of::IdRun.open(key, value).and_then(<[u8]>::split_first_chunk);
+        let body = SealedTable::IdRun.open(key, value).and_then(<[u8]>::split_first_chunk);
         let (until, entries) = body.ok_or(damaged(key))?;
         Ok(Self { key, until: u128::from_le_bytes(*until), entries: entries.to_vec() })
     }
@@ -83,23 +84,23 @@ fn damaged(near: u128) -> Damage {
     Damage::Ids { near: RecordId::from_bits(near) }
 }
 
-fn read_entry(entry: &[u8; ENTRY_LEN]) -> Entry {
+fn read_entry(entry: &[u8; ENTRY_LEN]) -> IdEntry {
     let (id, seq) = entry.split_at(ID_LEN);
     let id = u128::from_le_bytes(id.try_into().expect("an entry begins with an id"));
     (id, Seq(u64::from_le_bytes(seq.try_into().expect("and ends with a position"))))
 }
 
-fn write_entry((id, seq): Entry, bytes: &mut Vec<u8>) {
+fn write_entry((id, seq): IdEntry, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&id.to_le_bytes());
     bytes.extend_from_slice(&seq.0.to_le_bytes());
 }
 
-/// Where a record stands.
+/// Returns the position of the record with this id.
 pub(super) fn find(runs: &impl ReadableTable<u128, &'static [u8]>, id: RecordId) -> Result<Option<Seq>, StoreError> {
-    Ok(Run::of(runs, id.to_bits())?.and_then(|run| run.find(id.to_bits())))
+    Ok(Run::containing(runs, id.to_bits())?.and_then(|run| run.find(id.to_bits())))
 }
 
-/// The largest id there is.
+/// Returns the largest id of the index.
 fn newest(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<Option<u128>, StoreError> {
     let Some((key, value)) = runs.last()? else { return Ok(None) };
     let run = Run::open(key.value(), value.value())?;
@@ -109,7 +110,7 @@ fn newest(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<Option<u128>
     Ok(run.entries().last().map(|entry| read_entry(entry).0))
 }
 
-/// Reads the whole index. Answers how many ids it holds, and what is damaged.
+/// Reads the whole index. Returns the number of ids and the damage found.
 pub(super) fn verify(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<(u64, Vec<Damage>), StoreError> {
     let (mut ids, mut problems) = (0, Vec::new());
     let mut expected = Some(0);
@@ -122,7 +123,7 @@ pub(super) fn verify(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<(
         match Run::open(key, value.value()) {
             Ok(run) => {
                 ids += run.entries().len() as u64;
-                // Nothing may follow the last one; whatever does is in the wrong place.
+                // Nothing may follow the last run: its successor would have to begin at zero.
                 expected = Some(run.until.checked_add(1).unwrap_or(0));
             }
             Err(damage) => {
@@ -137,15 +138,15 @@ pub(super) fn verify(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<(
     Ok((ids, problems))
 }
 
-/// A group of ids on its way into the index.
-pub(super) struct Group {
+/// The ids of a group of appends, with what the index knows about them.
+pub(super) struct IdGroup {
     ids: Vec<u128>,
-    /// Their places, by id.
+    /// Indices into `ids`, sorted by id.
     sorted: Vec<usize>,
-    standings: Vec<Standing>,
+    statuses: Vec<IdStatus>,
 }
 
-impl Group {
+impl IdGroup {
     /// Looks the ids up.
     pub(super) fn new(
         runs: &impl ReadableTable<u128, &'static [u8]>,
@@ -154,14 +155,14 @@ impl Group {
         let ids: Vec<u128> = ids.map(RecordId::to_bits).collect();
         let mut sorted: Vec<usize> = (0..ids.len()).collect();
         sorted.sort_by_key(|at| ids[*at]);
-        let mut standings = vec![Standing::New; ids.len()];
+        let mut statuses = vec![IdStatus::New; ids.len()];
         let newest = newest(runs)?;
         let (mut run, mut before): (Option<Run>, Option<usize>) = (None, None);
         for &at in &sorted {
             let id = ids[at];
             if let Some(first) = before.filter(|first| ids[*first] == id) {
-                standings[at] = match standings[first] {
-                    Standing::New => Standing::Repeats(first),
+                statuses[at] = match statuses[first] {
+                    IdStatus::New => IdStatus::Repeats(first),
                     known => known,
                 };
                 continue;
@@ -171,31 +172,32 @@ impl Group {
                 continue;
             }
             if !run.as_ref().is_some_and(|run| run.covers(id)) {
-                run = Run::of(runs, id)?;
+                run = Run::containing(runs, id)?;
             }
             if let Some(seq) = run.as_ref().and_then(|run| run.find(id)) {
-                standings[at] = Standing::Known(seq);
+                statuses[at] = IdStatus::Known(seq);
             }
         }
-        Ok(Self { ids, sorted, standings })
+        Ok(Self { ids, sorted, statuses })
     }
 
-    pub(super) fn standing(&self, at: usize) -> Standing {
-        self.standings[at]
+    /// Returns the status of the id at this index of the group.
+    pub(super) fn status(&self, at: usize) -> IdStatus {
+        self.statuses[at]
     }
 
-    /// Writes the new ids of the group; `positions` are those of all of it.
+    /// Adds the new ids of the group; `positions` are the positions of all its ids.
     pub(super) fn add(&self, runs: &mut Table<'_, u128, &'static [u8]>, positions: &[Seq]) -> Result<(), StoreError> {
-        let new = self.sorted.iter().filter(|at| self.standings[**at] == Standing::New);
+        let new = self.sorted.iter().filter(|at| self.statuses[**at] == IdStatus::New);
         add(runs, new.map(|at| (self.ids[*at], positions[*at])))
     }
 }
 
-/// Adds entries that are not there, sorted by id.
-pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Iterator<Item = Entry>) -> Result<(), StoreError> {
+/// Adds entries, sorted by id, whose ids are not in the index.
+pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Iterator<Item = IdEntry>) -> Result<(), StoreError> {
     let mut entries = entries.peekable();
     while let Some(&(first, _)) = entries.peek() {
-        let run = Run::of(runs, first)?.unwrap_or(Run { key: 0, until: u128::MAX, entries: Vec::new() });
+        let run = Run::containing(runs, first)?.unwrap_or(Run { key: 0, until: u128::MAX, entries: Vec::new() });
         let mut old = run.entries().iter().map(read_entry).peekable();
         let mut merged = Vec::new();
         while let Some(new) = entries.next_if(|(id, _)| run.covers(*id)) {
@@ -205,7 +207,7 @@ pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Itera
             merged.push(new);
         }
         merged.extend(old);
-        // What comes next stands at the end, so runs before it are left full; others keep room for what comes between.
+        // Later ids mostly come after the last run, so its parts are left full; parts of other runs keep room for ids between.
         let parts = merged.len().div_ceil(RUN_IDS_MAX);
         let size = if run.until == u128::MAX { RUN_IDS_MAX } else { merged.len().div_ceil(parts) };
         let mut rest = merged.as_slice();
@@ -218,7 +220,7 @@ pub(super) fn add(runs: &mut Table<'_, u128, &'static [u8]>, entries: impl Itera
             for entry in part {
                 write_entry(*entry, &mut body);
             }
-            runs.insert(key, Of::IdRun.seal(key, &body).as_slice())?;
+            runs.insert(key, SealedTable::IdRun.seal(key, &body).as_slice())?;
             (key, rest) = (until.wrapping_add(1), after);
         }
     }
@@ -236,7 +238,7 @@ mod tests {
     use super::super::checksum;
     use super::*;
 
-    /// Appends the groups one after the other, and asks for every id after each.
+    /// Appends the groups one after the other, and looks up every id after each.
     fn check(groups: &[Vec<u128>]) {
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         let mut expected: BTreeMap<u128, Seq> = BTreeMap::new();
@@ -245,17 +247,17 @@ mod tests {
             let transaction = database.begin_write().unwrap();
             {
                 let mut runs = transaction.open_table(RUNS).unwrap();
-                let group = Group::new(&runs, ids.iter().copied().map(RecordId::from_bits)).unwrap();
+                let group = IdGroup::new(&runs, ids.iter().copied().map(RecordId::from_bits)).unwrap();
                 let mut positions: Vec<Seq> = Vec::new();
                 for (at, id) in ids.iter().enumerate() {
-                    let seq = match group.standing(at) {
-                        Standing::New => {
+                    let seq = match group.status(at) {
+                        IdStatus::New => {
                             last = last.next();
                             assert_eq!(expected.insert(*id, last), None);
                             last
                         }
-                        Standing::Known(seq) => seq,
-                        Standing::Repeats(first) => positions[first],
+                        IdStatus::Known(seq) => seq,
+                        IdStatus::Repeats(first) => positions[first],
                     };
                     assert_eq!(expected.get(id), Some(&seq));
                     positions.push(seq);
@@ -300,7 +302,7 @@ mod tests {
             let lookup = |id: u128| matches!(find(&runs, RecordId::from_bits(id)), Err(StoreError::Damaged(_)));
             (lookup(first), lookup(second), newest(&runs).is_err(), verify(&runs).unwrap().1.is_empty())
         };
-        let turn = |value: &mut Vec<u8>| {
+        let flip_bit = |value: &mut Vec<u8>| {
             value[40] ^= 1;
             true
         };
@@ -309,12 +311,12 @@ mod tests {
         assert_eq!(damage_to(|_| false, second), (false, true, false, false));
         assert_eq!(damage_to(|_| false, 0), (true, false, false, false));
         assert_eq!(damage_to(|_| false, last), (false, false, true, false));
-        assert_eq!(damage_to(turn, second), (false, true, false, false));
+        assert_eq!(damage_to(flip_bit, second), (false, true, false, false));
     }
 
     proptest! {
         #[test]
-        fn every_id_stands_where_it_was_put_first(
+        fn every_id_has_the_position_it_was_added_with_first(
             groups in prop::collection::vec(prop::collection::vec(0..2_000_u128, 0..600), 1..8)
         ) {
             check(&groups);

@@ -1,22 +1,22 @@
-//! Dead letters in the file: bounded by number and by bytes, each behind its checksum, and counted, so that none is lost unnoticed.
+//! Dead letters in the file: bounded by number and by bytes, each with a checksum, and counted, so that a lost one is noticed.
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
-use super::checksum::Of;
+use super::checksum::SealedTable;
 use super::format::META;
 use super::{DEAD, RedbOptions, StoreError};
 use crate::clock::Clock;
 use crate::log::{Damage, DeadLetter, DeadPage, NewDeadLetter};
 
-/// The last number given to a letter: stored apart from the letters, so that the number of a removed one is never given again.
+/// The last number given to a letter. Stored apart from the letters, so that the number of a removed one is never given again.
 const LAST_KEY: &str = "dead_last";
 const BYTES_KEY: &str = "dead_bytes";
 const COUNT_KEY: &str = "dead_count";
 
 type Letters<'a> = Table<'a, u64, &'static [u8]>;
 
-/// Stores letters; the oldest go while there are too many, or too many bytes of them.
-pub(super) fn bury(
+/// Stores letters, and drops the oldest while there are too many letters or bytes.
+pub(super) fn store(
     transaction: &WriteTransaction,
     letters: &[NewDeadLetter],
     options: &RedbOptions,
@@ -28,7 +28,7 @@ pub(super) fn bury(
     let mut bytes = total_bytes(&meta, &dead)?;
     for letter in letters {
         number += 1;
-        let stored = Of::Letter.seal(number, &letter.encode(clock.now()));
+        let stored = SealedTable::Letter.seal(number, &letter.encode(clock.now()));
         bytes += stored.len() as u64;
         dead.insert(number, stored.as_slice())?;
     }
@@ -46,6 +46,7 @@ pub(super) fn bury(
     Ok(())
 }
 
+/// Removes the letters with these numbers, if they exist.
 pub(super) fn remove(transaction: &WriteTransaction, numbers: &[u64]) -> Result<(), StoreError> {
     let mut dead = transaction.open_table(DEAD)?;
     let mut meta = transaction.open_table(META)?;
@@ -59,7 +60,7 @@ pub(super) fn remove(transaction: &WriteTransaction, numbers: &[u64]) -> Result<
     Ok(())
 }
 
-/// The bytes of all letters; computed once for a file that was written before they were counted.
+/// Returns the bytes of all letters; computes them for a file written before they were counted.
 fn total_bytes(meta: &Table<'_, &'static str, u64>, dead: &Letters<'_>) -> Result<u64, StoreError> {
     if let Some(bytes) = meta.get(BYTES_KEY)? {
         return Ok(bytes.value());
@@ -71,13 +72,13 @@ fn total_bytes(meta: &Table<'_, &'static str, u64>, dead: &Letters<'_>) -> Resul
     Ok(bytes)
 }
 
-/// A page of letters after number `after`, in order of arrival.
+/// Returns a page of letters after number `after`, in order of arrival.
 pub(super) fn list(database: &Database, after: u64, limit: usize) -> Result<DeadPage, StoreError> {
     let transaction = database.begin_read()?;
     let mut page = DeadPage::default();
     for entry in transaction.open_table(DEAD)?.range(after.saturating_add(1)..)? {
         if !page.has_room(limit) {
-            page.goes_on();
+            page.set_next();
             break;
         }
         let (number, bytes) = entry?;
@@ -90,24 +91,24 @@ pub(super) fn list(database: &Database, after: u64, limit: usize) -> Result<Dead
 }
 
 fn decode(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
-    let stored = Of::Letter.open(number, bytes);
+    let stored = SealedTable::Letter.open(number, bytes);
     stored.and_then(|stored| DeadLetter::decode(number, stored).ok()).ok_or(Damage::Letter { number })
 }
 
-/// Stores the number of letters; called after letters came or went.
-pub(super) fn count(transaction: &WriteTransaction) -> Result<(), StoreError> {
+/// Stores the number of letters; called after letters were added or removed.
+pub(super) fn store_count(transaction: &WriteTransaction) -> Result<(), StoreError> {
     let letters = transaction.open_table(DEAD)?.len()?;
     transaction.open_table(META)?.insert(COUNT_KEY, letters)?;
     Ok(())
 }
 
-/// Checks that `found` letters are all that were stored.
+/// Checks that the number of letters `found` is the stored one.
 fn check_count(transaction: &ReadTransaction, found: u64) -> Result<(), StoreError> {
     let stored = transaction.open_table(META)?.get(COUNT_KEY)?.map_or(0, |count| count.value());
     if found == stored { Ok(()) } else { Err(Damage::Letters { stored, found }.into()) }
 }
 
-/// Reads all letters; returns what is damaged.
+/// Reads all letters and returns a description of each problem found.
 pub(super) fn verify(transaction: &ReadTransaction) -> Result<Vec<String>, StoreError> {
     let (mut found, mut problems) = (0, Vec::new());
     for entry in transaction.open_table(DEAD)?.iter()? {

@@ -1,7 +1,7 @@
-//! What the writer does after an error of the storage: a full disk, a broken one, one that was taken away.
+//! Recovery of the writer after a storage error such as a full, failing or detached disk.
 //!
-//! It closes the file, opens it again, looks where the log ends, and writes a probe. Until all of that has worked, everybody who wants to
-//! append is told at once that nothing was written. Damage is no such error: it stays, and everybody who appends or reads is told of it.
+//! The writer closes the file, reopens it, reads where the log ends, and writes a probe. Until all of that has worked, every append fails
+//! at once with `Determinate`. Damage is not recovered from: every later append and read fails with it.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ use crate::clock::monotonic;
 use crate::core::id::Seq;
 use crate::log::{AppendError, Damage, OpenError};
 
-/// Waits before the first attempt and between later ones.
+/// The wait before the first attempt, doubled for each later one up to `RETRY_MAX`.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// How long somebody who wants to append may wait for the answer meanwhile.
+/// How often the queue is polled meanwhile: the longest wait of an append for its error.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Holds something for a moment, to see whether a commit of some size works; empty otherwise.
+/// A table that exists only while a probe checks whether a commit of some size works.
 const PROBE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("probe");
 const PROBE_BYTES: usize = 256 << 10;
 
 impl Writer {
-    /// Returns true when the log can be written again, and false when every sender is gone.
+    /// Returns true once the log can be written again, false if every sender was dropped before that.
     pub(super) fn recover(&mut self, error: &StoreError, queue: &mut mpsc::Receiver<Job>) -> bool {
         let mut reason = error.to_string();
         let mut damage = None;
         if let StoreError::Damaged(found) = error {
-            self.file.condemn(found.clone());
-            damage = Some(self.forget_for(found));
+            self.file.close_damaged(found.clone());
+            damage = Some(self.clear_recent_for(found));
         }
         let mut wait = RETRY_FIRST;
         loop {
             self.failing.send_replace(Some(reason.clone()));
-            if !refuse(queue, wait, damage.as_ref(), &reason) {
+            if !fail_jobs(queue, wait, damage.as_ref(), &reason) {
                 return false;
             }
             if damage.is_some() {
@@ -51,7 +51,7 @@ impl Writer {
                 Err(again) => {
                     tracing::warn!(error = %again, "the log cannot be written yet");
                     if let StoreError::Damaged(found) = &again {
-                        damage = Some(self.forget_for(found));
+                        damage = Some(self.clear_recent_for(found));
                     }
                     reason = again.to_string();
                 }
@@ -60,8 +60,8 @@ impl Writer {
         }
     }
 
-    /// Makes those who follow the log meet the damage too, instead of waiting at its end.
-    fn forget_for(&self, damage: &Damage) -> Damage {
+    /// Empties the window of newest records, so that readers that follow the tail get the damage too. Returns a copy of it.
+    fn clear_recent_for(&self, damage: &Damage) -> Damage {
         self.recent.clear();
         damage.clone()
     }
@@ -71,12 +71,12 @@ impl Writer {
             OpenError::Damaged { source, .. } => StoreError::Damaged(source),
             other => StoreError::Closed(with_source(&other)),
         })?;
-        self.go_on_from(last);
+        self.set_last(last);
         self.probe()
     }
 
-    /// A commit whose outcome was unknown may have happened: then the log is longer than this writer knew.
-    fn go_on_from(&mut self, last: Seq) {
+    /// Sets the last position, which differs from the known one if a commit of unknown outcome has happened.
+    fn set_last(&mut self, last: Seq) {
         if last != self.last {
             self.last = last;
             self.recent.clear();
@@ -84,9 +84,10 @@ impl Writer {
         }
     }
 
+    /// Checks that a commit works.
     fn probe(&self) -> Result<(), StoreError> {
-        let opened = self.file.opened();
-        let database = opened.database()?;
+        let guard = self.file.lock();
+        let database = guard.database()?;
         let filled = database.begin_write()?;
         filled.open_table(PROBE)?.insert(0, vec![0; PROBE_BYTES].as_slice())?;
         filled.commit()?;
@@ -97,8 +98,8 @@ impl Writer {
     }
 }
 
-/// Answers everybody who comes within `time`. False when every sender is gone.
-fn refuse(queue: &mut mpsc::Receiver<Job>, time: Duration, damage: Option<&Damage>, reason: &str) -> bool {
+/// Fails all jobs that arrive within `time`. Returns false if every sender was dropped.
+fn fail_jobs(queue: &mut mpsc::Receiver<Job>, time: Duration, damage: Option<&Damage>, reason: &str) -> bool {
     let begun = monotonic();
     while begun.elapsed() < time {
         match queue.try_recv() {

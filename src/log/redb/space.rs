@@ -1,4 +1,4 @@
-//! How much room the file system of the log has left.
+//! The free space on the file system of the log.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -8,34 +8,35 @@ use tokio::time::Instant;
 
 use crate::clock::monotonic;
 
-/// How long an answer of the file system is good for: a burst writes some tens of megabytes in this time.
-const GOOD_FOR: Duration = Duration::from_millis(100);
+/// How long a measurement is reused: a burst writes some tens of megabytes in this time.
+const REUSED_FOR: Duration = Duration::from_millis(100);
 
+/// Measures the free space of a directory's file system.
 pub(super) struct Space {
     directory: PathBuf,
-    /// Fewer are too few; zero: never look.
+    /// Fewer free bytes are a shortage; zero turns the check off.
     pub(super) free_bytes_min: u64,
-    seen: Mutex<Option<(Instant, u64)>>,
+    measured: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Space {
     pub(super) fn new(directory: PathBuf, free_bytes_min: u64) -> Self {
-        Self { directory, free_bytes_min, seen: Mutex::new(None) }
+        Self { directory, free_bytes_min, measured: Mutex::new(None) }
     }
 
-    /// How many bytes are left, if they are too few.
+    /// Returns the free bytes if they are too few.
     pub(super) fn shortage(&self) -> Option<u64> {
         if self.free_bytes_min == 0 {
             return None;
         }
         let now = monotonic();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = match *seen {
-            Some((at, free)) if now.duration_since(at) < GOOD_FOR => free,
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = match *measured {
+            Some((at, free)) if now.duration_since(at) < REUSED_FOR => free,
             _ => {
-                // A file system that does not tell cannot be watched; writing to it says soon enough what is wrong.
+                // If the file system gives no number, a shortage shows as an error of a later write.
                 let free = free_bytes(&self.directory).unwrap_or(u64::MAX);
-                *seen = Some((now, free));
+                *measured = Some((now, free));
                 free
             }
         };
@@ -45,9 +46,9 @@ impl Space {
 
 #[cfg(unix)]
 fn free_bytes(directory: &std::path::Path) -> Option<u64> {
-    // What an ordinary user may still take, not what is kept for the administrator.
-    let about = rustix::fs::statvfs(directory).ok()?;
-    Some(about.f_bavail.saturating_mul(about.f_frsize))
+    // The space available to ordinary users, without the reserve for the administrator.
+    let stats = rustix::fs::statvfs(directory).ok()?;
+    Some(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
 #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! Reading everything once: what `pml log verify` does with a file.
+//! Verification of a whole file, for `pml log verify`.
 
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
@@ -9,17 +9,17 @@ use crate::core::event::stored;
 use crate::core::id::Seq;
 use crate::log::Damage;
 
-/// More are not listed: a file with so many has one trouble, not thousands.
+/// Most problems listed; more would not tell an operator more.
 const PROBLEMS_MAX: usize = 1_000;
 
-/// What is damaged, in words that name the positions. Goes on after the first problem.
-pub(super) fn problems(database: &Database) -> Result<Vec<String>, StoreError> {
+/// Reads the whole file and returns a description of each problem found, with positions.
+pub(super) fn find_problems(database: &Database) -> Result<Vec<String>, StoreError> {
     let transaction = database.begin_read()?;
     let (events, runs) = (transaction.open_table(EVENTS)?, transaction.open_table(RUNS)?);
     let mut problems = Vec::new();
-    let (known, of_ids) = ids::verify(&runs)?;
-    problems.extend(of_ids.iter().map(Damage::to_string));
-    let records = of_records(&events, &runs, &mut problems)?;
+    let (known, id_problems) = ids::verify(&runs)?;
+    problems.extend(id_problems.iter().map(Damage::to_string));
+    let records = check_records(&events, &runs, &mut problems)?;
     if problems.is_empty() && known != records {
         problems.push(format!("the index holds {known} record ids, the log {records} records"));
     }
@@ -31,8 +31,8 @@ pub(super) fn problems(database: &Database) -> Result<Vec<String>, StoreError> {
     Ok(problems)
 }
 
-/// Answers how many records there are.
-fn of_records(
+/// Checks every record and adds to `problems`. Returns the number of records.
+fn check_records(
     events: &ReadOnlyTable<u64, &'static [u8]>,
     runs: &ReadOnlyTable<u128, &'static [u8]>,
     problems: &mut Vec<String>,
@@ -46,7 +46,7 @@ fn of_records(
             Ok(block) => {
                 for (seq, bytes) in block.records {
                     records += 1;
-                    problems.extend(of_record(runs, seq, bytes));
+                    problems.extend(check_record(runs, seq, bytes));
                 }
             }
             Err(damage) => problems.push(damage.to_string()),
@@ -56,14 +56,15 @@ fn of_records(
     Ok(records)
 }
 
-fn of_record(runs: &ReadOnlyTable<u128, &'static [u8]>, seq: Seq, bytes: &[u8]) -> Option<String> {
+/// Returns the problem of one record, if it has one.
+fn check_record(runs: &ReadOnlyTable<u128, &'static [u8]>, seq: Seq, bytes: &[u8]) -> Option<String> {
     let record = match stored::decode(seq, bytes) {
         Ok(record) => record,
         Err(corrupt) => return Some(format!("record {seq}: {corrupt}")),
     };
     match ids::find(runs, record.fact.id) {
         Ok(Some(found)) if found == seq => None,
-        Ok(Some(found)) => Some(format!("record {seq}: the index says that its id stands at {found}")),
+        Ok(Some(found)) => Some(format!("record {seq}: the index says that its id is at {found}")),
         Ok(None) => Some(format!("record {seq}: the index does not know its id")),
         Err(error) => Some(format!("record {seq}: {error}")),
     }

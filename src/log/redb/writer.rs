@@ -1,38 +1,38 @@
-//! The one writer: takes what waits, commits it once, answers everybody.
+//! The writer thread: drains the queue, commits a group of jobs in one transaction, replies to each caller.
 
 use std::sync::Arc;
 
 use redb::WriteTransaction;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::block::Outgoing;
+use super::block::PendingRecords;
 use super::error::guarded;
 use super::file::LogFile;
-use super::ids::{self, RUNS, Standing};
+use super::ids::{self, IdStatus, RUNS};
 use super::{AppendError, Appended, RedbOptions, StoreError, letters};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
 use crate::core::time::Timestamp;
 use crate::log::NewDeadLetter;
-use crate::log::recent::Recent;
+use crate::log::recent::RecentRecords;
 
-/// Past this size a crash would make the next start slow; from then on commits also save what recovery needs, at about twice the
-/// time per commit.
+/// From this file size on commits also save what recovery needs, which takes about twice the time per commit, because recovering a
+/// larger file after a crash would make the next start slow.
 const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
-/// Room made for a record before it is encoded.
+/// Bytes reserved for a record before it is encoded.
 const USUAL_RECORD_BYTES: usize = 256;
 
-/// Facts with their stored forms. Made by the caller's thread: the writer's time is everybody's.
-pub(super) struct Encoded {
-    /// Each with when it was taken, and the end of its stored form in `bytes`.
+/// Facts with their stored forms. Encoded on the caller's thread, because all appends share the writer thread.
+pub(super) struct EncodedFacts {
+    /// Each with its `recorded_at` and the end of its stored form in `bytes`.
     facts: Vec<(Arc<NewRecord>, Timestamp, usize)>,
     bytes: Vec<u8>,
-    /// Where the facts stood in the log they come from; empty for new ones.
+    /// The positions of the facts in the log they come from; empty for new facts.
     positions: Vec<Seq>,
 }
 
-impl Encoded {
+impl EncodedFacts {
     pub(super) fn new(facts: impl ExactSizeIterator<Item = (Arc<NewRecord>, Timestamp)>) -> Self {
         let mut bytes = Vec::with_capacity(facts.len() * USUAL_RECORD_BYTES);
         let encode = |(fact, recorded_at): (Arc<NewRecord>, Timestamp)| {
@@ -42,27 +42,28 @@ impl Encoded {
         Self { facts: facts.map(encode).collect(), bytes, positions: Vec::new() }
     }
 
-    /// Records of another log, which keep their times and, where they stand after everything here, their positions.
-    pub(super) fn restored(records: Vec<Record>) -> Self {
+    /// Encodes records of another log, which keep their `recorded_at` and, where they are after the tail, their positions.
+    pub(super) fn from_records(records: Vec<Record>) -> Self {
         let positions = records.iter().map(|record| record.seq).collect();
         Self { positions, ..Self::new(records.into_iter().map(|record| (record.fact, record.recorded_at))) }
     }
 }
 
+/// A job in the writer's queue.
 pub(super) enum Job {
     Append {
-        facts: Encoded,
+        facts: EncodedFacts,
         reply: oneshot::Sender<Result<Vec<Appended>, AppendError>>,
     },
-    Bury {
+    StoreLetters {
         letters: Vec<NewDeadLetter>,
         reply: oneshot::Sender<Result<(), AppendError>>,
     },
-    Exhume {
+    RemoveLetters {
         numbers: Vec<u64>,
         reply: oneshot::Sender<Result<(), AppendError>>,
     },
-    /// A reader of this generation of the file met an I/O error.
+    /// A reader of this generation of the file had an I/O error.
     Reopen {
         generation: u64,
         error: String,
@@ -70,70 +71,73 @@ pub(super) enum Job {
 }
 
 impl Job {
+    /// Returns how much the job counts towards `group_records_max`.
     fn size(&self) -> usize {
         match self {
             Self::Append { facts, .. } => facts.facts.len(),
-            Self::Bury { letters, .. } => letters.len(),
-            Self::Exhume { numbers, .. } => numbers.len(),
+            Self::StoreLetters { letters, .. } => letters.len(),
+            Self::RemoveLetters { numbers, .. } => numbers.len(),
             Self::Reopen { .. } => 0,
         }
     }
 
-    /// The ids of the facts to append.
+    /// Returns the ids of the facts to append.
     fn ids(&self) -> impl Iterator<Item = RecordId> {
         let facts = match self {
             Self::Append { facts, .. } => facts.facts.as_slice(),
-            Self::Bury { .. } | Self::Exhume { .. } | Self::Reopen { .. } => &[],
+            Self::StoreLetters { .. } | Self::RemoveLetters { .. } | Self::Reopen { .. } => &[],
         };
         facts.iter().map(|(fact, ..)| fact.id)
     }
 
+    /// Replies with `error`.
     pub(super) fn fail(self, error: AppendError) {
         // A caller that stopped waiting does not want the answer.
         match self {
             Self::Append { reply, .. } => drop(reply.send(Err(error))),
-            Self::Bury { reply, .. } | Self::Exhume { reply, .. } => drop(reply.send(Err(error))),
+            Self::StoreLetters { reply, .. } | Self::RemoveLetters { reply, .. } => drop(reply.send(Err(error))),
             Self::Reopen { .. } => {}
         }
     }
 }
 
-/// Why nothing was written, and the group, so that everybody can be told.
-type Failed = Box<(StoreError, Vec<Job>)>;
+/// Why nothing was written, and the group, whose callers get the error.
+type FailedGroup = Box<(StoreError, Vec<Job>)>;
 
-/// What to tell one caller once the transaction is durable.
-enum Done {
+/// The reply to one caller, sent once the transaction is durable.
+enum GroupReply {
     Appended(oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>),
     Changed(oneshot::Sender<Result<(), AppendError>>),
-    Nothing,
+    None,
 }
 
-impl Done {
-    /// A caller that stopped waiting does not want the answer.
-    fn tell(self, outcome: Result<(), AppendError>) {
+impl GroupReply {
+    fn send(self, outcome: Result<(), AppendError>) {
+        // A caller that stopped waiting does not want the answer.
         match self {
             Self::Appended(reply, appended) => drop(reply.send(outcome.map(|()| appended))),
             Self::Changed(reply) => drop(reply.send(outcome)),
-            Self::Nothing => {}
+            Self::None => {}
         }
     }
 }
 
+/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) file: Arc<LogFile>,
     pub(super) options: RedbOptions,
     pub(super) clock: Clock,
     pub(super) last: Seq,
     pub(super) tail: watch::Sender<Seq>,
-    pub(super) recent: Arc<Recent>,
-    /// Why nothing can be written at the moment.
+    pub(super) recent: Arc<RecentRecords>,
+    /// Why the log cannot be written at the moment, if it cannot.
     pub(super) failing: watch::Sender<Option<String>>,
-    /// What the transaction under way holds; empty between two, its memory kept.
-    pub(super) outgoing: Outgoing,
+    /// The new records of the current transaction; empty between two, with its memory kept.
+    pub(super) pending: PendingRecords,
 }
 
 impl Writer {
-    /// Ends when every sender is gone and the queue is empty.
+    /// Runs until every sender is dropped and the queue is empty.
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         while let Some(first) = queue.blocking_recv() {
             let mut size = first.size();
@@ -151,55 +155,55 @@ impl Writer {
         }
     }
 
-    /// An error is one of the storage, and everybody has been told: the file must be reopened.
+    /// Commits a group and replies to its callers. An error comes from the storage, so the file must be reopened.
     fn commit(&mut self, group: Vec<Job>) -> Result<(), StoreError> {
         let file = Arc::clone(&self.file);
-        let opened = file.opened();
-        let mut transaction = match opened.database().and_then(|database| Ok(database.begin_write()?)) {
+        let guard = file.lock();
+        let mut transaction = match guard.database().and_then(|database| Ok(database.begin_write()?)) {
             Ok(transaction) => transaction,
             Err(error) => return Err(fail_all(group, error)),
         };
         let large = std::fs::metadata(self.file.path()).is_ok_and(|file| file.len() > QUICK_REPAIR_FROM_BYTES);
         transaction.set_quick_repair(large);
         let jobs = group.len();
-        self.outgoing.clear();
-        let done = match self.write(&transaction, group) {
-            Ok(done) => done,
+        self.pending.clear();
+        let replies = match self.write(&transaction, group) {
+            Ok(replies) => replies,
             Err(failed) => return Err(fail_all(failed.1, failed.0)),
         };
-        debug_assert_eq!(done.len(), jobs);
+        debug_assert_eq!(replies.len(), jobs);
         if let Err(error) = transaction.commit() {
-            tracing::error!(%error, "commit failed; what it held may or may not be in the log");
-            for done in done {
-                done.tell(Err(AppendError::Indeterminate(error.to_string().into())));
+            tracing::error!(%error, "commit failed; its records may or may not be in the log");
+            for reply in replies {
+                reply.send(Err(AppendError::Indeterminate(error.to_string().into())));
             }
             return Err(error.into());
         }
-        let last = self.outgoing_last();
+        let last = self.last_pending();
         self.last = last;
-        self.recent.extend(self.outgoing.drain(), &self.clock);
+        self.recent.extend(self.pending.drain(), &self.clock);
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
-        for done in done {
-            done.tell(Ok(()));
+        for reply in replies {
+            reply.send(Ok(()));
         }
         Ok(())
     }
 
     /// Writes the group into the open transaction.
-    fn write(&mut self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<Vec<Done>, Failed> {
+    fn write(&mut self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<Vec<GroupReply>, FailedGroup> {
         let mut results = Vec::with_capacity(group.len());
         let outcome = (|| -> Result<(), StoreError> {
             let mut runs = transaction.open_table(RUNS)?;
-            let ids = ids::Group::new(&runs, group.iter().flat_map(Job::ids))?;
+            let ids = ids::IdGroup::new(&runs, group.iter().flat_map(Job::ids))?;
             let mut positions = Vec::new();
             for job in &mut group {
                 results.push(match job {
                     Job::Append { facts, .. } => self.append(&ids, &mut positions, facts),
-                    Job::Bury { letters, .. } => {
-                        letters::bury(transaction, letters, &self.options, &self.clock)?;
+                    Job::StoreLetters { letters, .. } => {
+                        letters::store(transaction, letters, &self.options, &self.clock)?;
                         Vec::new()
                     }
-                    Job::Exhume { numbers, .. } => {
+                    Job::RemoveLetters { numbers, .. } => {
                         letters::remove(transaction, numbers)?;
                         Vec::new()
                     }
@@ -209,51 +213,51 @@ impl Writer {
                     Job::Reopen { .. } => Vec::new(),
                 });
             }
-            if group.iter().any(|job| matches!(job, Job::Bury { .. } | Job::Exhume { .. })) {
-                letters::count(transaction)?;
+            if group.iter().any(|job| matches!(job, Job::StoreLetters { .. } | Job::RemoveLetters { .. })) {
+                letters::store_count(transaction)?;
             }
             ids.add(&mut runs, &positions)?;
-            self.outgoing.write(transaction, self.last)
+            self.pending.write(transaction, self.last)
         })();
         if let Err(error) = outcome {
             return Err(Box::new((error, group)));
         }
-        let done = group.into_iter().zip(results).map(|(job, appended)| match job {
-            Job::Append { reply, .. } => Done::Appended(reply, appended),
-            Job::Bury { reply, .. } | Job::Exhume { reply, .. } => Done::Changed(reply),
-            Job::Reopen { .. } => Done::Nothing,
+        let replies = group.into_iter().zip(results).map(|(job, appended)| match job {
+            Job::Append { reply, .. } => GroupReply::Appended(reply, appended),
+            Job::StoreLetters { reply, .. } | Job::RemoveLetters { reply, .. } => GroupReply::Changed(reply),
+            Job::Reopen { .. } => GroupReply::None,
         });
-        Ok(done.collect())
+        Ok(replies.collect())
     }
 
-    /// The last position given, counting what the transaction under way holds.
-    fn outgoing_last(&self) -> Seq {
-        self.outgoing.records.last().map_or(self.last, |(record, _)| record.seq)
+    /// Returns the last position given, including those of the current transaction.
+    fn last_pending(&self) -> Seq {
+        self.pending.records.last().map_or(self.last, |(record, _)| record.seq)
     }
 
-    /// `positions` are those of the facts of the group before these.
-    fn append(&mut self, ids: &ids::Group, positions: &mut Vec<Seq>, facts: &mut Encoded) -> Vec<Appended> {
+    /// Gives positions to the facts of one append. `positions` holds those of the facts before them in the group.
+    fn append(&mut self, ids: &ids::IdGroup, positions: &mut Vec<Seq>, facts: &mut EncodedFacts) -> Vec<Appended> {
         let mut appended = Vec::with_capacity(facts.facts.len());
         let mut start = 0;
-        for (at, (fact, recorded_at, end)) in facts.facts.drain(..).enumerate() {
+        for (index, (fact, recorded_at, end)) in facts.facts.drain(..).enumerate() {
             let stored = &facts.bytes[std::mem::replace(&mut start, end)..end];
-            let next = self.outgoing_last().next();
-            let (seq, duplicate) = match ids.standing(positions.len()) {
-                Standing::New => (facts.positions.get(at).map_or(next, |position| next.max(*position)), false),
-                Standing::Known(seq) => (seq, true),
-                Standing::Repeats(first) => (positions[first], true),
+            let next = self.last_pending().next();
+            let (seq, duplicate) = match ids.status(positions.len()) {
+                IdStatus::New => (facts.positions.get(index).map_or(next, |position| next.max(*position)), false),
+                IdStatus::Known(seq) => (seq, true),
+                IdStatus::Repeats(first) => (positions[first], true),
             };
             positions.push(seq);
             appended.push(Appended { seq, duplicate });
             if !duplicate {
-                self.outgoing.push(Record { seq, recorded_at, fact }, stored);
+                self.pending.push(Record { seq, recorded_at, fact }, stored);
             }
         }
         appended
     }
 }
 
-/// Tells everybody that nothing was written, and hands back why.
+/// Replies to every caller of the group that nothing was written. Returns the error.
 fn fail_all(group: Vec<Job>, error: StoreError) -> StoreError {
     tracing::error!(%error, "nothing of this group was written");
     for job in group {
