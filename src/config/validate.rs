@@ -1,0 +1,75 @@
+//! Validation of the configuration: ranges of values, and settings that depend on each other.
+
+use super::{Config, ConfigError};
+use crate::core::redact::Redactor;
+
+/// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
+const LEASE_MS_MIN: u64 = 500;
+
+impl Config {
+    /// Returns the first setting that cannot work, by its key.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("http.workers", self.http.workers),
+            ("http.body_bytes_max", self.http.body_bytes_max),
+            ("http.batch_events_max", self.http.batch_events_max),
+            ("limits.steps_max", self.limits.steps_max),
+            ("limits.dependencies_max", self.limits.dependencies_max),
+            ("limits.open_executions_max", self.limits.open_executions_max),
+            ("log.group_records_max", self.log.group_records_max),
+            ("log.queue_appends_max", self.log.queue_appends_max),
+            ("dead.letter_bytes_max", self.dead.letter_bytes_max),
+            ("execution.mailbox", self.execution.mailbox),
+            ("execution.queue_events_max", self.execution.queue_events_max),
+            ("execution.queue_bytes_max", self.execution.queue_bytes_max),
+            ("trace.mailbox", self.trace.mailbox),
+            ("graph_sync.mailbox", self.graph_sync.mailbox),
+            ("graph_sync.batch_records_max", self.graph_sync.batch_records_max),
+            ("embedding.threads", self.embedding.threads),
+            ("embedding.batch_texts_max", self.embedding.batch_texts_max),
+            ("snapshots.keep", self.snapshots.keep),
+            ("prediction.ranked_max", self.prediction.ranked_max),
+            ("prediction.waiting_max", self.prediction.waiting_max),
+            ("prediction.mailbox", self.prediction.mailbox),
+            ("nats.replicas", self.nats.replicas),
+            ("nats.intake_events_max", self.nats.intake_events_max),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
+        }
+        if self.http.body_timeout_ms == 0 {
+            let problem = "must be at least 1: no body could arrive in time".to_owned();
+            return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
+        }
+        // The data flow of a capability is stored as pairs of 16-bit positions.
+        if self.limits.steps_max > usize::from(u16::MAX) {
+            return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
+        }
+        if self.nats.lease_ms < LEASE_MS_MIN {
+            let problem = format!("must be at least {LEASE_MS_MIN}: the holder writes several times in it");
+            return Err(ConfigError::Value { key: "nats.lease_ms", problem });
+        }
+        if self.execution.queue_events_max < self.http.batch_events_max {
+            let problem = "must be at least http.batch_events_max, or full batches could never be taken".to_owned();
+            return Err(ConfigError::Value { key: "execution.queue_events_max", problem });
+        }
+        if !self.http.listen.ip().is_loopback() && self.http.keys.is_empty() {
+            let problem = format!("{} is not a loopback address; make an API key with `pml key` first", self.http.listen);
+            return Err(ConfigError::Value { key: "http.listen", problem });
+        }
+        if self.dead.bytes_max < self.dead.letter_bytes_max as u64 {
+            let problem = "must be at least dead.letter_bytes_max, or a long letter could never be kept".to_owned();
+            return Err(ConfigError::Value { key: "dead.bytes_max", problem });
+        }
+        if let Err(error) = Redactor::with_extra(&self.redact.extra) {
+            return Err(ConfigError::Value { key: "redact.extra", problem: error.to_string() });
+        }
+        for key in &self.http.keys {
+            if blake3::Hash::from_hex(&key.hash).is_err() {
+                let problem = format!("hash of '{}' is not 64 hexadecimal digits; `pml key` prints it", key.name);
+                return Err(ConfigError::Value { key: "http.keys", problem });
+            }
+        }
+        Ok(())
+    }
+}
