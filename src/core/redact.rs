@@ -115,9 +115,14 @@ impl Redactor {
 
 /// Truncates `text` to at most `len_max` bytes and appends a marker with the number of bytes removed.
 pub fn cut(text: &mut String, len_max: usize) {
-    if text.len() > len_max {
+    cut_beginning(text, len_max, text.len());
+}
+
+/// The same for `text` that is the beginning of a text of `len` bytes: the marker counts all bytes that are missing.
+pub fn cut_beginning(text: &mut String, len_max: usize, len: usize) {
+    if len > len_max {
         let end = text.floor_char_boundary(len_max);
-        let lost = text.len() - end;
+        let lost = len - end;
         text.replace_range(end.., &format!("[cut {lost} bytes]"));
     }
 }

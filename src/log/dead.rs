@@ -14,6 +14,9 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the longest message; a message may quote the event.
 const MESSAGE_BYTES_MAX: usize = 4_096;
 
+/// Bytes beyond the end of a cut letter that are searched too, so that a secret that begins before the end is found whole.
+const SECRET_BYTES_MAX: usize = 4_096;
+
 /// A refused event that is not yet stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDeadLetter {
@@ -36,7 +39,7 @@ impl NewDeadLetter {
             redact::cut(&mut text, MESSAGE_BYTES_MAX);
             text
         };
-        let (bytes, cut_from) = cut_to(redactor.bytes(received), bytes_max);
+        let (bytes, cut_from) = redact_and_cut(received, redactor, bytes_max);
         Self {
             reason: refusal.reason().to_owned(),
             field: clean(refusal.field()),
@@ -94,15 +97,19 @@ struct StoredLetter<'a> {
     bytes: &'a [u8],
 }
 
-/// Cuts `bytes` to at most `max`, followed by a marker with the number of bytes removed. Also returns the original length if it cut.
-pub(crate) fn cut_to(bytes: Vec<u8>, max: usize) -> (Vec<u8>, Option<u64>) {
-    if bytes.len() <= max {
-        return (bytes, None);
+/// Returns the beginning of `received`, at most `bytes_max` bytes before a marker, with secrets redacted; and the number of bytes received
+/// if some are missing.
+pub(crate) fn redact_and_cut(received: &[u8], redactor: &Redactor, bytes_max: usize) -> (Vec<u8>, Option<u64>) {
+    // Only the part that may be kept is searched: parsing megabytes of JSON takes many times their memory.
+    let searched = received.len().min(bytes_max.saturating_add(SECRET_BYTES_MAX));
+    let clean = redactor.bytes(&received[..searched]);
+    if searched == received.len() && clean.len() <= bytes_max {
+        return (clean, None);
     }
-    let len = bytes.len() as u64;
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    redact::cut(&mut text, max);
-    (text.into_bytes(), Some(len))
+    let mut text = String::from_utf8_lossy(&clean).into_owned();
+    let len = text.len() + received.len() - searched;
+    redact::cut_beginning(&mut text, bytes_max, len);
+    (text.into_bytes(), Some(received.len() as u64))
 }
 
 /// A page of letters in order of arrival.
@@ -146,4 +153,22 @@ pub trait DeadLetters: Send + Sync + 'static {
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>>;
 
     fn remove(&self, numbers: Vec<u64>) -> BoxFuture<'static, Result<(), AppendError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_letter_holds_no_secret_that_crosses_its_end() {
+        let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+        for before in 60..110 {
+            let received = format!("{} {secret} {}", "x".repeat(before), "y".repeat(10_000));
+            let (bytes, cut_from) = redact_and_cut(received.as_bytes(), &Redactor::builtin(), 100);
+            let text = String::from_utf8(bytes).unwrap();
+            assert_eq!(cut_from, Some(received.len() as u64));
+            assert!(!text.contains("ghp_") && text.ends_with(" bytes]"), "{text}");
+        }
+        assert_eq!(redact_and_cut(b"{}", &Redactor::builtin(), 100), (b"{}".to_vec(), None));
+    }
 }

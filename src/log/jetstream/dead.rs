@@ -14,7 +14,7 @@ use futures_util::{FutureExt, StreamExt};
 use crate::clock::Clock;
 use crate::core::redact::Redactor;
 use crate::core::time::Timestamp;
-use crate::log::dead::cut_to;
+use crate::log::dead::redact_and_cut;
 use crate::log::error::Source;
 use crate::log::{AppendError, ReadError};
 use crate::log::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
@@ -168,7 +168,7 @@ fn decode(message: &jetstream::Message) -> Result<DeadLetter, Source> {
 /// Returns a letter for a foreign message. The message was not redacted when it was stored, so it is redacted here.
 fn foreign_letter(message: &jetstream::Message, info: &jetstream::message::Info<'_>) -> DeadLetter {
     let redactor = Redactor::builtin();
-    let (bytes, cut_from) = cut_to(redactor.bytes(&message.payload), FOREIGN_BYTES_MAX);
+    let (bytes, cut_from) = redact_and_cut(&message.payload, &redactor, FOREIGN_BYTES_MAX);
     let micros = info.published.unix_timestamp_nanos() / 1_000;
     DeadLetter {
         number: info.stream_sequence,
