@@ -294,7 +294,10 @@ fn a_full_store_is_named_and_the_work_goes_on_once_there_is_room() {
     };
     config("1MB");
     let mut nats = NatsServer::with(&home.path().join("small.conf"));
-    let server = Server::serving(&["--nats", &nats.url()], &[("NATS__LEASE_MS", "60000")]);
+    let server = Server::serving(
+        &["--nats", &nats.url()],
+        &[("NATS__LEASE_MS", "60000"), ("DEAD__LETTER_BYTES_MAX", "10000"), ("DEAD__BYTES_MAX", "100000")],
+    );
     let run = |number: usize| {
         let mut run = whole(&format!("e{number}"));
         run[0]["data"]["intent"] = json!("fill the store ".repeat(500));
