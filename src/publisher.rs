@@ -17,8 +17,7 @@ use crate::core::intake::{self, Limits};
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
 use crate::lease::LeaseState;
-use crate::log::AppendError;
-use crate::log::{DeadLetter, DeadLetters};
+use crate::log::{AppendError, DeadLetter, DeadLetters};
 use crate::metrics::Metrics;
 
 /// Longest wait of a request for the execution actor to start. The pauses between its restarts are at most half as long.

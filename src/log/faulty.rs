@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::{AppendError, Appended, Condition, EventLog, ForeignMessages, ReadError, SharedLog};
 use crate::core::event::{NewRecord, Record};
+use crate::core::hash::mix;
 use crate::core::id::{RecordId, Seq};
 
 /// The fault injected into one call of `append`.
@@ -49,10 +50,7 @@ pub fn seeded(seed: u64) -> impl Iterator<Item = Fault> + Send {
     let mut state = seed;
     std::iter::repeat_with(move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        match (mixed ^ (mixed >> 31)) % 4 {
+        match mix(state) % 4 {
             0 => Fault::None,
             1 => Fault::Before,
             2 => Fault::Within,

@@ -10,6 +10,7 @@ use imbl::OrdMap;
 use crate::core::digest::{DigestWriter, Digestible};
 use crate::core::graph::transition::Symbol;
 use crate::core::graph::{Node, NodeKind};
+use crate::core::hash::mix;
 use crate::core::id::RecordId;
 use crate::core::state::State;
 
@@ -143,14 +144,14 @@ impl Generator {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
     fn new(seed: RecordId, outcome: Symbol) -> Self {
         let bits = seed.to_bits();
-        Self(mix(bits as u64) ^ mix((bits >> 64) as u64).rotate_left(32) ^ mix(u64::from(outcome.to_bits())))
+        Self(spread(bits as u64) ^ spread((bits >> 64) as u64).rotate_left(32) ^ spread(u64::from(outcome.to_bits())))
     }
 
     /// Uniform in (0, 1), both ends excluded.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
-        ((mix(self.0) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        ((spread(self.0) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
     /// Standard normal (Box and Muller).
@@ -182,12 +183,9 @@ impl Generator {
     }
 }
 
-/// Spreads a counter over all 64 bits (the finaliser of `SplitMix64`).
-fn mix(value: u64) -> u64 {
-    let mut mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+/// Spreads a counter over all 64 bits.
+fn spread(counter: u64) -> u64 {
+    mix(counter.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]

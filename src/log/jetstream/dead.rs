@@ -16,8 +16,7 @@ use crate::core::redact::Redactor;
 use crate::core::time::Timestamp;
 use crate::log::dead::redact_and_cut;
 use crate::log::error::Source;
-use crate::log::{AppendError, ReadError};
-use crate::log::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
+use crate::log::{AppendError, DeadLetter, DeadLetters, DeadPage, NewDeadLetter, ReadError};
 use crate::nats::{Nats, StreamKind};
 use crate::subject::Subjects;
 
