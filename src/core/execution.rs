@@ -131,10 +131,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::core::event::{NewRecord, TraceCompleted};
-    use crate::core::id::RecordId;
-    use crate::core::redact::Redactor;
-    use crate::core::time::Timestamp;
+    use crate::event::{NewRecord, TraceCompleted};
+    use crate::id::RecordId;
+    use crate::redact::Redactor;
+    use crate::time::Timestamp;
 
     const LIMITS: Limits = Limits {
         redactor: Redactor::builtin(),

@@ -25,8 +25,8 @@ mod samples;
 
 use imbl::OrdMap;
 
-use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::id::Seq;
+use crate::digest::{DigestWriter, Digestible};
+use crate::id::Seq;
 use edge::{EdgeCounter, EdgeKind, EdgeSource};
 
 /// A tool or capability as its position in the state's tables. Positions are assigned in log order and never change.

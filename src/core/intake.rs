@@ -135,8 +135,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::core::event::{Kind, cloud, codec};
-    use crate::core::time::Timestamp;
+    use crate::event::{Kind, cloud, codec};
+    use crate::time::Timestamp;
 
     const LIMITS: Limits = Limits {
         redactor: Redactor::builtin(),

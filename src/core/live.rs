@@ -145,7 +145,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::{ExecutionFinished, ExecutionStarted, StepFinished};
+    use crate::event::{ExecutionFinished, ExecutionStarted, StepFinished};
 
     fn record(seq: u64, event: Event) -> Record {
         let time = Timestamp::from_micros(i64::try_from(seq).unwrap());

@@ -7,9 +7,9 @@ use std::hash::BuildHasherDefault;
 use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
-use crate::core::graph::Node;
-use crate::core::hash::{PrecomputedHash, fnv1a};
-use crate::core::id::CapabilityId;
+use crate::graph::Node;
+use crate::hash::{PrecomputedHash, fnv1a};
+use crate::id::CapabilityId;
 
 /// Distinct runs in the cache; it is emptied when one more comes.
 const RUNS_KEPT: usize = 4_096;

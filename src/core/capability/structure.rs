@@ -5,9 +5,9 @@
 //! label and the whole is hashed. Two procedures have the same id if their refined labels agree, which for the few calls of a
 //! procedure means that they are the same.
 
-use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::hash::{fnv1a, mix};
-use crate::core::id::{Callee, CapabilityId};
+use crate::digest::{DigestWriter, Digestible};
+use crate::hash::{fnv1a, mix};
+use crate::id::{Callee, CapabilityId};
 
 /// Rounds of refinement, at most; data flow further away than this does not distinguish calls.
 const ROUNDS_MAX: usize = 8;

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::kind::{Kind, TYPE_PREFIX};
 use super::text::Text;
 use super::{NewRecord, Record, codec};
-use crate::core::refusal::Refusal;
-use crate::core::time::Timestamp;
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
 pub use batch::{from_batch, split_batch};
 
 /// Content type of one event in structured mode.
@@ -258,7 +258,7 @@ fn attributes(fact: &NewRecord) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::Event;
+    use crate::event::Event;
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 

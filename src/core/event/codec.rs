@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Event, Json, Kind, wire};
-use crate::core::event as domain;
-use crate::core::graph::edge::EdgeKind;
-use crate::core::id::{Callee, RecordId, Seq};
-use crate::core::refusal::Refusal;
-use crate::core::time::Timestamp;
+use crate::event as domain;
+use crate::graph::edge::EdgeKind;
+use crate::id::{Callee, RecordId, Seq};
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
 
 /// The wire form of [`domain::Outcome::Done`].
 const DONE: &str = "done";

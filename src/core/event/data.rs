@@ -1,9 +1,9 @@
 //! The data of each kind of event, in domain types.
 
 use super::Json;
-use crate::core::graph::edge::EdgeKind;
-use crate::core::id::{Callee, ExecutionId, RecordId, Seq, SessionId, StepId, ToolId};
-use crate::core::time::Timestamp;
+use crate::graph::edge::EdgeKind;
+use crate::id::{Callee, ExecutionId, RecordId, Seq, SessionId, StepId, ToolId};
+use crate::time::Timestamp;
 
 /// MCP's hints about a tool's behaviour; each is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

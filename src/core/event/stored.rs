@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{self, Corrupt};
 use super::{Kind, NewRecord, Record};
-use crate::core::id::{RecordId, Seq};
-use crate::core::time::Timestamp;
+use crate::id::{RecordId, Seq};
+use crate::time::Timestamp;
 
 /// The first byte of every value. Another layout gets the next number.
 const FORMAT: u8 = 1;

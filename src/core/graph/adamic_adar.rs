@@ -55,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::graph::samples::{edges, karate};
+    use crate::graph::samples::{edges, karate};
 
     fn check(graph: &Adjacency, one: u32, other: u32, expected: f64) {
         let score = adamic_adar(graph, one, other);

@@ -12,7 +12,7 @@
 use super::edge::{EdgeCounter, EdgeKind, EdgeSource};
 use super::path;
 use super::{Node, NodeKind};
-use crate::core::state::State;
+use crate::state::State;
 
 /// The origin of a link: an edge learnt from the log, or a guess from the tools' descriptions and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -271,7 +271,7 @@ impl Adjacency {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::id::Seq;
+    use crate::id::Seq;
 
     fn known(ids: &[&str]) -> State {
         let mut state = State::default();

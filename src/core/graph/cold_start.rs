@@ -8,7 +8,7 @@
 use super::Node;
 use super::adjacency::{Guess, LinkKind};
 use super::similar::similar_pairs;
-use crate::core::state::State;
+use crate::state::State;
 
 /// How many next tools of its server a tool is linked to. The order is that of the ids, closed to a ring, so a server is connected.
 pub const CATEGORY_NEXT: usize = 2;
@@ -88,7 +88,7 @@ fn fingerprint(settings: ColdStart, tools: &[u32], vectors: &[Option<&[f32]>]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::ToolRegistered;
+    use crate::event::ToolRegistered;
 
     fn registered(state: &mut State, id: &str) {
         state.tools.register(ToolRegistered {

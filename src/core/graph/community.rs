@@ -189,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::graph::samples::{edges, karate};
+    use crate::graph::samples::{edges, karate};
 
     fn groups(communities: &Communities) -> Vec<Vec<u32>> {
         let labels = (0..).zip(&communities.labels).filter(|(index, label)| *index == **label);

@@ -1,7 +1,7 @@
 //! Typed edges: kinds, sources, counters and weights (ALGORITHMS 4, S3 2.3).
 
-use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::id::Seq;
+use crate::digest::{DigestWriter, Digestible};
+use crate::id::Seq;
 
 /// Successful observations after which an inferred or declared edge counts as observed (S3, ADR-041).
 pub const PROMOTION_SUCCESSES: u32 = 3;

@@ -12,9 +12,9 @@ use super::neighbours::{self, Direction, RelatedTool};
 use super::pagerank::{PageRank, pagerank};
 use super::path::Path;
 use super::{adamic_adar, hybrid, path};
-use crate::core::id::Seq;
-use crate::core::state::State;
-use crate::core::vectors::TextHash;
+use crate::id::Seq;
+use crate::state::State;
+use crate::vectors::TextHash;
 
 /// Adjacency, ranks and communities of one state.
 #[derive(Clone, Debug, Default)]
@@ -127,9 +127,9 @@ pub fn tool_vectors(state: &State) -> Vec<Option<&[f32]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::graph::NodeKind;
-    use crate::core::graph::edge::EdgeKind;
-    use crate::core::id::ToolId;
+    use crate::graph::NodeKind;
+    use crate::graph::edge::EdgeKind;
+    use crate::id::ToolId;
 
     const IDS: [&str; 6] = ["fs:read", "fs:write", "git:commit", "git:push", "web:fetch", "web:parse"];
     const EDGES: [(&str, &str, EdgeKind); 5] = [

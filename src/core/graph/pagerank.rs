@@ -69,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::graph::samples::{edges, karate, shuffled};
+    use crate::graph::samples::{edges, karate, shuffled};
 
     fn check(nodes: u32, edges: &[(u32, u32, f64)], expected: &[f64]) {
         let ranks = pagerank(&Adjacency::from_weights(nodes, edges), None).ranks;

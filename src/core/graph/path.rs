@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::graph::samples::edges;
+    use crate::graph::samples::edges;
 
     #[test]
     fn the_cheapest_path_is_taken_in_the_direction_of_the_edges() {

@@ -11,7 +11,7 @@
 //! Charikar: Similarity estimation techniques from rounding algorithms (2002). Li, Hastie, Church: Very sparse random projections
 //! (2006). Sorted hashes: Bawa, Condie, Ganesan: LSH forest (2005).
 
-use crate::core::hash::mix;
+use crate::hash::mix;
 
 /// Vectors up to which every pair is compared.
 pub const EXACT_MAX: usize = 1_000;

@@ -4,7 +4,7 @@
 use imbl::OrdMap;
 
 use super::{Node, upsert};
-use crate::core::digest::{DigestWriter, Digestible};
+use crate::digest::{DigestWriter, Digestible};
 
 /// The start of a run, its end, or a call in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,10 +1,10 @@
 //! Removal of secrets from an event that is within the limits, and truncation of texts that are stored in part.
 
 use super::Limits;
-use crate::core::event::{CapabilityDeclared, Event, Json, NewRecord, StepFinished, ToolRegistered};
-use crate::core::id::{ExecutionId, SessionId};
-use crate::core::redact::{self, Redactor};
-use crate::core::refusal::Refusal;
+use crate::event::{CapabilityDeclared, Event, Json, NewRecord, StepFinished, ToolRegistered};
+use crate::id::{ExecutionId, SessionId};
+use crate::redact::{self, Redactor};
+use crate::refusal::Refusal;
 
 /// Refuses an event whose ids hold a secret: redacted, different ids would become equal.
 pub(super) fn check_ids(record: &NewRecord, redactor: &Redactor) -> Result<(), Refusal> {

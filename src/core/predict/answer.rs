@@ -2,8 +2,8 @@
 
 use super::signals::{SIGNALS, Signal, Values};
 use super::threshold::{Decision, Mode};
-use crate::core::event::Outcome;
-use crate::core::id::{Callee, RecordId, Seq};
+use crate::event::Outcome;
+use crate::id::{Callee, RecordId, Seq};
 
 /// The calls so far, and how the next one is to be predicted.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use super::chances::Chances;
 use super::corpus::top;
 use super::evidence::Evidence;
-use crate::core::event::Outcome;
-use crate::core::graph::transition::Symbol;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::state::State;
+use crate::event::Outcome;
+use crate::graph::transition::Symbol;
+use crate::graph::{Node, NodeKind};
+use crate::state::State;
 
 /// Candidates per source, at most: the most frequent followers, of all runs and of near past intents; and the tools of the latter.
 const SUCCESSORS: usize = 24;

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidates::Candidate;
 use super::evidence::{Evidence, Excluded};
-use crate::core::graph::transition::Symbol;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::memory::CallSequence;
-use crate::core::state::State;
+use crate::graph::transition::Symbol;
+use crate::graph::{Node, NodeKind};
+use crate::memory::CallSequence;
+use crate::state::State;
 
 /// The count of every outcome before anything was seen.
 const UNSEEN: f64 = 0.5;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::packed::PackedRows;
-use crate::core::memory::{INTENTS_KEPT, Memory};
-use crate::core::tool::Tools;
-use crate::core::vectors::{TextHash, Vectors};
+use crate::memory::{INTENTS_KEPT, Memory};
+use crate::tool::Tools;
+use crate::vectors::{TextHash, Vectors};
 
 /// Values compared at once by [`largest`].
 const BLOCK: usize = 64;

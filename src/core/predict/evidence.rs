@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::corpus::largest;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::memory::{CallSequence, PastIntent};
-use crate::core::rank::Question;
-use crate::core::state::State;
+use crate::graph::{Node, NodeKind};
+use crate::memory::{CallSequence, PastIntent};
+use crate::rank::Question;
+use crate::state::State;
 
 /// Past intents used, the nearest ones.
 const NEAR: usize = 48;

@@ -6,11 +6,11 @@ use super::candidates::Candidate;
 use super::evidence::Evidence;
 use super::signals::Signal;
 use super::{Prediction, PredictionQuery, Ranked, predict_with};
-use crate::core::event::Outcome;
-use crate::core::graph::transition::Symbol;
-use crate::core::id::{ExecutionId, Seq};
-use crate::core::memory::{CallSequence, PastIntent};
-use crate::core::state::State;
+use crate::event::Outcome;
+use crate::graph::transition::Symbol;
+use crate::id::{ExecutionId, Seq};
+use crate::memory::{CallSequence, PastIntent};
+use crate::state::State;
 
 /// Traces named per signal.
 const TRACES_MAX: usize = 3;

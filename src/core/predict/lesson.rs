@@ -12,12 +12,12 @@ use super::chances::Chances;
 use super::evidence::{Evidence, Excluded};
 use super::logit::{Example, Logit};
 use super::signals::SignalInputs;
-use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::graph::Node;
-use crate::core::memory::{CallSequence, PastIntent};
-use crate::core::state::State;
-use crate::core::text::clauses;
-use crate::core::vectors::TextHash;
+use crate::digest::{DigestWriter, Digestible};
+use crate::graph::Node;
+use crate::memory::{CallSequence, PastIntent};
+use crate::state::State;
+use crate::text::clauses;
+use crate::vectors::TextHash;
 
 /// Every trace adds two lessons until there are this many traces; after that, e times as many traces add this many lessons.
 const LESSONS_AT_FIRST: u64 = 128;
@@ -150,9 +150,9 @@ fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], exclude
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, ToolRegistered, TraceCompleted, TraceStep};
-    use crate::core::id::{RecordId, Seq};
-    use crate::core::time::Timestamp;
+    use crate::event::{EmbeddingComputed, Event, NewRecord, Record, ToolRegistered, TraceCompleted, TraceStep};
+    use crate::id::{RecordId, Seq};
+    use crate::time::Timestamp;
 
     const TOOLS: [&str; 5] = ["s:a", "s:b", "s:c", "s:d", "s:e"];
     const RUNS: [(&str, &[usize]); 6] = [

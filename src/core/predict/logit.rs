@@ -7,7 +7,7 @@
 //! weighed by the probability that it is not one, or a few outliers would make all predictions uncertain.
 
 use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, Values};
-use crate::core::digest::{DigestWriter, Digestible};
+use crate::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
 const PRECISION: f64 = 5.0;

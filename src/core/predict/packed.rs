@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::core::rank::rows::{DotProduct, multiply};
+use crate::rank::rows::{DotProduct, multiply};
 
 /// Rows per chunk: all of them are copied when one changes while a clone shares the chunk.
 const CHUNK_ROWS: usize = 256;
@@ -124,7 +124,7 @@ impl DotProduct for i16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::rank::rows::VectorRows;
+    use crate::rank::rows::VectorRows;
 
     fn noise(number: u32) -> f32 {
         f32::from(u16::try_from(number.wrapping_mul(2_654_435_761) >> 16).unwrap()) / 65_536.0 - 0.5

@@ -8,10 +8,10 @@ use imbl::{OrdMap, Vector};
 
 use super::metrics::{P_MIN, StepMetrics, StepScore};
 use super::threshold::Thresholds;
-use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::event::{FeedbackGiven, FeedbackTarget, FeedbackVerdict, Outcome, PredictionServed};
-use crate::core::graph::transition::Symbol;
-use crate::core::id::{ExecutionId, RecordId, Seq};
+use crate::digest::{DigestWriter, Digestible};
+use crate::event::{FeedbackGiven, FeedbackTarget, FeedbackVerdict, Outcome, PredictionServed};
+use crate::graph::transition::Symbol;
+use crate::id::{ExecutionId, RecordId, Seq};
 
 /// Impressions kept, for scoring, feedback and explanations; and scores kept, for the means. The oldest are dropped.
 pub const IMPRESSIONS_KEPT: usize = 10_000;
@@ -215,9 +215,9 @@ impl Digestible for ImpressionScores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::RankedOutcome;
-    use crate::core::graph::Node;
-    use crate::core::time::Timestamp;
+    use crate::event::RankedOutcome;
+    use crate::graph::Node;
+    use crate::time::Timestamp;
 
     fn id(number: u128) -> RecordId {
         RecordId::from_parts(Timestamp::from_micros(1), number)

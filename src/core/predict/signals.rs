@@ -4,8 +4,8 @@
 use super::candidates::Candidate;
 use super::chances::{Chance, Chances};
 use super::evidence::Evidence;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::state::State;
+use crate::graph::{Node, NodeKind};
+use crate::state::State;
 
 /// The number of signals, live and reserved. Weights are stored and digested in the order of [`Signal::ALL`].
 pub const SIGNALS: usize = 24;

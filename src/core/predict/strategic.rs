@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::capability::Status;
-use crate::core::graph::Node;
-use crate::core::graph::measures::Measures;
-use crate::core::id::Callee;
-use crate::core::state::State;
+use crate::capability::Status;
+use crate::graph::Node;
+use crate::graph::measures::Measures;
+use crate::id::Callee;
+use crate::state::State;
 
 const BOOST_INSIDE: f64 = 0.5;
 const BOOST_PARTLY: f64 = 0.25;

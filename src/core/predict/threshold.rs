@@ -7,12 +7,12 @@
 
 use imbl::OrdMap;
 
-use crate::core::digest::{DigestWriter, Digestible};
-use crate::core::graph::transition::Symbol;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::hash::mix;
-use crate::core::id::RecordId;
-use crate::core::state::State;
+use crate::digest::{DigestWriter, Digestible};
+use crate::graph::transition::Symbol;
+use crate::graph::{Node, NodeKind};
+use crate::hash::mix;
+use crate::id::RecordId;
+use crate::state::State;
 
 const RISK_READ_ONLY: f64 = 0.55;
 const RISK_DEFAULT: f64 = 0.70;
@@ -191,9 +191,9 @@ fn spread(counter: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::{Event, NewRecord, Record, ToolAnnotations, ToolRegistered};
-    use crate::core::id::Seq;
-    use crate::core::time::Timestamp;
+    use crate::event::{Event, NewRecord, Record, ToolAnnotations, ToolRegistered};
+    use crate::id::Seq;
+    use crate::time::Timestamp;
 
     fn seed(number: u128) -> RecordId {
         RecordId::from_parts(Timestamp::from_micros(1), number)

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::text::words;
+use crate::text::words;
 
 /// Saturation of repeated words (k1) and weight of the document's length (b): the usual values.
 const K1: f32 = 1.2;

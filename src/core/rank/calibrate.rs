@@ -17,8 +17,8 @@ use super::blend::{MEMORY_FIRST, PRIOR, SIGNALS, Weights};
 use super::index::Index;
 use super::signals::Signals;
 use super::{Clause, Question};
-use crate::core::graph::NodeKind;
-use crate::core::text::clauses;
+use crate::graph::NodeKind;
+use crate::text::clauses;
 
 /// Past intents used as examples, evenly spaced, and how many there must be.
 const EXAMPLES_MAX: usize = 400;

@@ -5,7 +5,7 @@ use super::blend::{DiscoverSignal, SIGNALS};
 use super::index::Index;
 use super::reliability::{self, SCORE_MAX};
 use super::signals::Signals;
-use crate::core::graph::{Node, NodeKind};
+use crate::graph::{Node, NodeKind};
 
 /// Which kinds of items an answer may contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::bm25::Bm25;
 use super::reliability;
 use super::rows::VectorRows;
-use crate::core::capability::{Capability, Status};
-use crate::core::graph::{Node, NodeKind};
-use crate::core::state::State;
-use crate::core::tool::Tool;
-use crate::core::vectors::TextHash;
+use crate::capability::{Capability, Status};
+use crate::graph::{Node, NodeKind};
+use crate::state::State;
+use crate::tool::Tool;
+use crate::vectors::TextHash;
 
 /// The text of a slot, and whether its vector is in the rows.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use super::blend::Weights;
 use super::calibrate::calibrate;
 use super::documents::{Documents, divide_by_largest};
 use super::intent_index::IntentIndex;
-use crate::core::graph::Node;
-use crate::core::id::Seq;
-use crate::core::state::State;
+use crate::graph::Node;
+use crate::id::Seq;
+use crate::state::State;
 
 /// Growth of the memory since the last fit, as a factor, from which the weights are stale.
 const CALIBRATE_AT_GROWTH: f64 = 1.2;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::documents::Documents;
 use super::rows::VectorRows;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::memory;
-use crate::core::state::State;
-use crate::core::text::clauses;
-use crate::core::vectors::TextHash;
+use crate::graph::{Node, NodeKind};
+use crate::memory;
+use crate::state::State;
+use crate::text::clauses;
+use crate::vectors::TextHash;
 
 /// How many runs vote, and how fast the weight falls with the similarity.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::core::graph::{Node, NodeKind};
-use crate::core::state::State;
+use crate::graph::{Node, NodeKind};
+use crate::state::State;
 
 /// Success rates below which an item is unreliable and above which it is proven. Both bounds are strict.
 const UNRELIABLE_BELOW: f64 = 0.5;

@@ -78,14 +78,14 @@ impl VectorRows {
 }
 
 /// A number type that rows can consist of.
-pub(in crate::core) trait DotProduct: Sized {
+pub(crate) trait DotProduct: Sized {
     /// The product of a row with a vector of its length. Implementations are inlined into [`multiply`].
     fn dot(row: &[Self], vector: &[Self]) -> f32;
 }
 
 /// Writes the product of every row with one vector. Callers pass few enough rows to stay in the processor's cache for the next
 /// vector.
-pub(in crate::core) fn multiply<T: DotProduct>(rows: &[T], vector: &[T], products: &mut [f32]) {
+pub(crate) fn multiply<T: DotProduct>(rows: &[T], vector: &[T], products: &mut [f32]) {
     pulp::Arch::new().dispatch(Multiply { rows, vector, products });
 }
 

@@ -3,8 +3,8 @@
 use super::Question;
 use super::discover::{DiscoverOptions, Discovery, Hit, ItemFilter, discover};
 use super::index::Index;
-use crate::core::graph::Node;
-use crate::core::graph::measures::Measures;
+use crate::graph::Node;
+use crate::graph::measures::Measures;
 
 /// Semantic hits that are ranked again with the graph.
 const CANDIDATES: usize = 50;

@@ -1,10 +1,10 @@
 //! The fold of impressions: recorded by `prediction.served`, scored by what the execution did next, adjusted by feedback.
 
 use super::State;
-use crate::core::event::{Event, FeedbackGiven, NewRecord, Outcome, PredictionServed, StepFinished};
-use crate::core::graph::transition::Symbol;
-use crate::core::id::{ExecutionId, RecordId, Seq};
-use crate::core::predict::candidates::Candidate;
+use crate::event::{Event, FeedbackGiven, NewRecord, Outcome, PredictionServed, StepFinished};
+use crate::graph::transition::Symbol;
+use crate::id::{ExecutionId, RecordId, Seq};
+use crate::predict::candidates::Candidate;
 
 impl State {
     /// Adds an impression. If its execution went on before it was recorded, it is scored at once.

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Notice, State};
-use crate::core::capability::{Capability, Structure};
-use crate::core::event::TraceCompleted;
-use crate::core::graph::edge::EdgeKind;
-use crate::core::graph::{Node, NodeKind};
-use crate::core::id::{Callee, CapabilityId, Seq, StepId};
-use crate::core::memory::{IntentRun, Observed};
-use crate::core::predict::lesson::apply_due_lessons;
-use crate::core::text::clauses;
-use crate::core::vectors::TextHash;
+use crate::capability::{Capability, Structure};
+use crate::event::TraceCompleted;
+use crate::graph::edge::EdgeKind;
+use crate::graph::{Node, NodeKind};
+use crate::id::{Callee, CapabilityId, Seq, StepId};
+use crate::memory::{IntentRun, Observed};
+use crate::predict::lesson::apply_due_lessons;
+use crate::text::clauses;
+use crate::vectors::TextHash;
 
 impl State {
     /// Folds one trace into all parts of the state. Returns notices of promoted edges and learnt capabilities.

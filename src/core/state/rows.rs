@@ -2,9 +2,9 @@
 //! their own conversions (`from_rows`).
 
 use super::State;
-use crate::core::event::Kind;
-use crate::core::id::{RecordId, Seq};
-use crate::core::seen::SeenIds;
+use crate::event::Kind;
+use crate::id::{RecordId, Seq};
+use crate::seen::SeenIds;
 
 /// The counters of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

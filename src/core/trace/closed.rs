@@ -9,10 +9,10 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use super::{ByExecution, TRACES_KEPT};
-use crate::core::digest::DigestWriter;
-use crate::core::event::{Event, NewRecord, TraceCompleted};
-use crate::core::hash::fnv1a;
-use crate::core::id::ExecutionId;
+use crate::digest::DigestWriter;
+use crate::event::{Event, NewRecord, TraceCompleted};
+use crate::hash::fnv1a;
+use crate::id::ExecutionId;
 
 /// Packed traces of a snapshot, by row.
 pub trait PackedTraces: Any + fmt::Debug + Send + Sync {
@@ -156,10 +156,10 @@ fn completed_trace(fact: &NewRecord) -> &TraceCompleted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::digest::StateDigest;
-    use crate::core::event::TraceStep;
-    use crate::core::id::RecordId;
-    use crate::core::time::Timestamp;
+    use crate::digest::StateDigest;
+    use crate::event::TraceStep;
+    use crate::id::RecordId;
+    use crate::time::Timestamp;
 
     fn trace(name: &str) -> TraceCompleted {
         let at = Timestamp::from_micros(0);

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::core::event::{
+use crate::event::{
     Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, TraceStep,
 };
-use crate::core::id::{Callee, ExecutionId, RecordId, SessionId, StepId};
-use crate::core::time::Timestamp;
+use crate::id::{Callee, ExecutionId, RecordId, SessionId, StepId};
+use crate::time::Timestamp;
 
 /// The source of the records that close executions.
 const SOURCE: &str = "pml/trace";

@@ -9,10 +9,10 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{Attributes, utf8};
-use crate::core::event::NewRecord;
-use crate::core::id::ExecutionId;
-use crate::core::refusal::Refusal;
-use crate::core::time::Timestamp;
+use crate::event::NewRecord;
+use crate::id::ExecutionId;
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
 
 /// What `taken` makes of the first `limit` events of an array, each with its own text, read in one pass. `None` if something is wrong
 /// with the JSON or with a type in the envelope of one of them: [`split_batch`] and each event by itself show what.
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::core::event::cloud::from_structured;
+    use crate::event::cloud::from_structured;
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 

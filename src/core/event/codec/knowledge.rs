@@ -1,7 +1,7 @@
 //! Conversions of the events about tools, capabilities, feedback and templates.
 
 use super::{Cow, EdgeKind, RecordId, Refusal, borrowed, domain, json, json_text, owned, parse, parse_optional, wire};
-use crate::core::id::ToolId;
+use crate::id::ToolId;
 
 impl<'a> From<&'a domain::ToolRegistered> for wire::ToolRegistered<'a> {
     fn from(event: &'a domain::ToolRegistered) -> Self {
