@@ -11,6 +11,7 @@ use super::follow::follow;
 use super::{ActorFailure, Records};
 use crate::bus::SharedBus;
 use crate::clock::{Clock, Uptime};
+use crate::core::event::ModelVersion;
 use crate::core::id::Seq;
 use crate::core::state::{Notice, State};
 use crate::failpoint;
@@ -124,6 +125,13 @@ fn describe(seq: Seq, notice: &Notice) -> (&'static str, serde_json::Value) {
         Notice::EdgePromoted { from, to, kind } => (
             "edge_promoted",
             json!({"from": from.to_string(), "to": to.to_string(), "kind": kind.name(), "based_on_seq": seq.0}),
+        ),
+        Notice::ModelPromoted { version } => {
+            ("model_promoted", json!({"version": version.as_str(), "part": version.part().name(), "based_on_seq": seq.0}))
+        }
+        Notice::ModelRolledBack { part, to } => (
+            "model_rolled_back",
+            json!({"part": part.name(), "to": to.as_ref().map(ModelVersion::as_str), "based_on_seq": seq.0}),
         ),
     }
 }

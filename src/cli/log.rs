@@ -9,7 +9,7 @@ use super::output::{Output, print_line};
 use super::source::{Source, open_existing, parse_record};
 use super::{LogLocation, Outcome};
 use crate::config::Config;
-use crate::core::event::{Event, Kind, Record, cloud};
+use crate::core::event::{Event, Kind, ModelVersion, Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::Moment;
@@ -135,6 +135,17 @@ fn summary(event: &Event) -> String {
         Event::TraceCompleted(event) => format!("{}  {} steps, {}", event.execution, event.steps.len(), outcome(event.success)),
         Event::EmbeddingComputed(event) => format!("{} {}", event.model, event.text_hash),
         Event::PredictionServed(event) => format!("{} candidates", event.ranked.len()),
+        Event::ModelTrained(event) => {
+            format!("{}  {}: {}", event.version, if event.accepted { "accepted" } else { "refused" }, event.reason)
+        }
+        Event::ModelParameters(event) => {
+            format!("{}  piece {} of {}, {} bytes", event.version, event.piece + 1, event.pieces, event.bytes.len())
+        }
+        Event::ModelPromoted(event) => format!("{}  {}", event.version, event.reason),
+        Event::ModelRolledBack(event) => {
+            let to = event.to.as_ref().map_or("none", ModelVersion::as_str);
+            format!("{} back to {to}  {}", event.part, event.reason)
+        }
         Event::LogForked(event) => format!("after {} of another log, {} settings", event.parent_seq, event.settings.len()),
     }
 }

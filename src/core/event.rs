@@ -20,8 +20,9 @@ use super::id::{ExecutionId, RecordId, Seq};
 use super::time::Timestamp;
 pub use data::{
     CapabilityDeclared, DeclaredStructure, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven,
-    FeedbackTarget, FeedbackVerdict, LogForked, Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted,
-    StructureEdge, StructureNode, TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
+    FeedbackTarget, FeedbackVerdict, LogForked, ModelMetric, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack,
+    ModelTrained, ModelVersion, Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted, StructureEdge,
+    StructureNode, TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
 };
 pub use kind::Kind;
 
@@ -70,6 +71,10 @@ pub enum Event {
     EmbeddingComputed(EmbeddingComputed),
     PredictionServed(PredictionServed),
     LogForked(LogForked),
+    ModelTrained(ModelTrained),
+    ModelParameters(ModelParameters),
+    ModelPromoted(ModelPromoted),
+    ModelRolledBack(ModelRolledBack),
 }
 
 impl Event {
@@ -88,6 +93,10 @@ impl Event {
             Self::EmbeddingComputed(_) => Kind::EmbeddingComputed,
             Self::PredictionServed(_) => Kind::PredictionServed,
             Self::LogForked(_) => Kind::LogForked,
+            Self::ModelTrained(_) => Kind::ModelTrained,
+            Self::ModelParameters(_) => Kind::ModelParameters,
+            Self::ModelPromoted(_) => Kind::ModelPromoted,
+            Self::ModelRolledBack(_) => Kind::ModelRolledBack,
         }
     }
 
@@ -117,7 +126,11 @@ impl Event {
             | Self::FeedbackGiven(_)
             | Self::TemplateLoaded(_)
             | Self::EmbeddingComputed(_)
-            | Self::LogForked(_) => None,
+            | Self::LogForked(_)
+            | Self::ModelTrained(_)
+            | Self::ModelParameters(_)
+            | Self::ModelPromoted(_)
+            | Self::ModelRolledBack(_) => None,
         }
     }
 }

@@ -23,7 +23,11 @@ pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<
         | Event::TraceCompleted(_)
         | Event::EmbeddingComputed(_)
         | Event::PredictionServed(_)
-        | Event::LogForked(_) => Ok(()),
+        | Event::LogForked(_)
+        | Event::ModelTrained(_)
+        | Event::ModelParameters(_)
+        | Event::ModelPromoted(_)
+        | Event::ModelRolledBack(_) => Ok(()),
     }
 }
 

@@ -57,7 +57,11 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         | Event::TraceCompleted(_)
         | Event::EmbeddingComputed(_)
         | Event::PredictionServed(_)
-        | Event::LogForked(_) => unreachable!("kinds that are not publishable were refused above"),
+        | Event::LogForked(_)
+        | Event::ModelTrained(_)
+        | Event::ModelParameters(_)
+        | Event::ModelPromoted(_)
+        | Event::ModelRolledBack(_) => unreachable!("kinds that are not publishable were refused above"),
     }
     clean::check_ids(record, &limits.redactor)?;
     clean::clean_texts(record, limits);

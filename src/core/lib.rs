@@ -32,6 +32,7 @@ pub mod vectors;
 pub mod digest;
 pub mod seen;
 pub mod state;
+pub mod trained;
 
 pub mod predict;
 pub mod rank;

@@ -5,13 +5,16 @@
 
 mod impressions;
 mod learn;
+mod models;
 mod rows;
 
 use std::collections::BTreeMap;
 
 use super::capability::{Capabilities, Capability, Status, Structure};
 use super::digest::{DigestWriter, Digestible, StateDigest};
-use super::event::{CapabilityDeclared, EmbeddingComputed, Event, Kind, Record, TemplateLoaded, ToolRegistered};
+use super::event::{
+    CapabilityDeclared, EmbeddingComputed, Event, Kind, ModelPart, ModelVersion, Record, TemplateLoaded, ToolRegistered,
+};
 use super::graph::edge::EdgeKind;
 use super::graph::transition::{Symbol, Transitions};
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
@@ -22,6 +25,7 @@ use super::seen::SeenIds;
 use super::template::Templates;
 use super::tool::{Tool, Tools};
 use super::trace::Executions;
+use super::trained::Trained;
 use super::vectors::{TextHash, Vectors};
 pub use rows::Counters;
 
@@ -34,8 +38,23 @@ pub const FOLD: u32 = 1;
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    CapabilityLearned { capability: CapabilityId },
-    EdgePromoted { from: Callee, to: Callee, kind: EdgeKind },
+    CapabilityLearned {
+        capability: CapabilityId,
+    },
+    EdgePromoted {
+        from: Callee,
+        to: Callee,
+        kind: EdgeKind,
+    },
+    /// A version of a part of the model serves from now on.
+    ModelPromoted {
+        version: ModelVersion,
+    },
+    /// A part of the model went back to an earlier version, or to none.
+    ModelRolledBack {
+        part: ModelPart,
+        to: Option<ModelVersion>,
+    },
 }
 
 /// `State` is everything folded from the log: counters, record ids, and its public parts.
@@ -58,6 +77,7 @@ pub struct State {
     pub memory: Memory,
     pub vectors: Vectors,
     pub predictor: Predictor,
+    pub trained: Trained,
 }
 
 impl State {
@@ -87,6 +107,10 @@ impl State {
             Event::ExecutionFinished(finished) if in_time => self.score_impression(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
+            Event::ModelTrained(trained) => self.trained.add_run(trained, seq),
+            Event::ModelParameters(piece) => self.trained.add_piece(piece),
+            Event::ModelPromoted(promoted) => return self.promote(promoted),
+            Event::ModelRolledBack(rolled_back) => return self.roll_back(rolled_back),
             // The events of an execution are in `executions`. `log.forked` names the parent log and changes nothing else.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
@@ -243,7 +267,7 @@ impl State {
         for count in self.counts {
             writer.u64(count);
         }
-        let parts: [&dyn Digestible; 10] = [
+        let parts: [&dyn Digestible; 11] = [
             &self.seen,
             &self.tools,
             &self.executions,
@@ -254,6 +278,7 @@ impl State {
             &self.memory,
             &self.vectors,
             &self.predictor,
+            &self.trained,
         ];
         for part in parts {
             part.digest(&mut writer);

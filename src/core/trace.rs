@@ -56,7 +56,11 @@ impl Executions {
             | Event::TemplateLoaded(_)
             | Event::EmbeddingComputed(_)
             | Event::PredictionServed(_)
-            | Event::LogForked(_) => true,
+            | Event::LogForked(_)
+            | Event::ModelTrained(_)
+            | Event::ModelParameters(_)
+            | Event::ModelPromoted(_)
+            | Event::ModelRolledBack(_) => true,
         }
     }
 

@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field};
 
 use super::columns::{TIME_ZONE, schema};
-use crate::core::event::{Event, Kind, NewRecord, Record, codec};
+use crate::core::event::{Event, Kind, ModelVersion, NewRecord, Record, codec};
 use crate::core::id::{ExecutionId, RecordId, Seq, SessionId, StepId};
 use crate::core::time::Timestamp;
 
@@ -236,6 +236,13 @@ impl<'a> Members<'a> {
                 members.duration_ms = Some(event.ended.millis_since(event.started));
                 members.steps = u32::try_from(event.steps.len()).ok();
             }
+            Event::ModelTrained(event) => {
+                members.name = Some(event.version.as_str());
+                members.success = Some(event.accepted);
+            }
+            Event::ModelParameters(event) => members.name = Some(event.version.as_str()),
+            Event::ModelPromoted(event) => members.name = Some(event.version.as_str()),
+            Event::ModelRolledBack(event) => members.name = event.to.as_ref().map(ModelVersion::as_str),
             Event::FeedbackGiven(_) | Event::EmbeddingComputed(_) | Event::PredictionServed(_) | Event::LogForked(_) => {}
         }
         members

@@ -7,7 +7,7 @@
 use super::error::Unusable;
 use super::fetched::FetchedSnapshot;
 use super::tables::counters::{self, CounterTable};
-use super::tables::{capabilities, graph, intents, open, predictions, templates, tools, traces, vectors};
+use super::tables::{capabilities, graph, intents, models, open, predictions, templates, tools, traces, vectors};
 use super::take::joined;
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
@@ -53,6 +53,8 @@ fn parts(fetched: &FetchedSnapshot, numbers: &CounterTable) -> Result<State, Unu
     state.transitions = graph::read_transitions(&fetched.rows(graph::TRANSITIONS, &graph::TRANSITION_COLUMNS)?, totals)?;
     state.capabilities = capabilities::read_capabilities(&fetched.rows(capabilities::CAPABILITIES, &[])?, &members)?;
     state.templates = templates::read_templates(&fetched.rows(templates::TEMPLATES, &[])?)?;
+    state.trained =
+        models::read_models(&fetched.rows(models::TRAINING_RUNS, &[])?, &fetched.rows(models::MODEL_PARAMETERS, &[])?)?;
     let remembered = fetched.rows(intents::INTENTS, &intents::INTENT_COLUMNS)?;
     let ways = fetched.rows(intents::WAYS, &intents::WAY_COLUMNS)?;
     state.memory = intents::read_intents(&remembered, &ways, numbers.get("next_intent")?)?;

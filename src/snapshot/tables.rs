@@ -7,6 +7,7 @@ pub(super) mod capabilities;
 pub(super) mod counters;
 pub(super) mod graph;
 pub(super) mod intents;
+pub(super) mod models;
 pub(super) mod open;
 pub(super) mod predictions;
 pub(super) mod templates;
@@ -25,7 +26,7 @@ pub(super) struct Table {
 }
 
 /// All tables; the long ones are last.
-pub(super) const TABLES: [Table; 23] = [
+pub(super) const TABLES: [Table; 25] = [
     Table { name: counters::COUNTERS, batches: counters::counters },
     Table { name: counters::RECORD_IDS, batches: counters::record_ids },
     Table { name: tools::TOOLS, batches: tools::tools },
@@ -40,6 +41,8 @@ pub(super) const TABLES: [Table; 23] = [
     Table { name: vectors::MODELS, batches: vectors::models },
     Table { name: vectors::EMBEDDINGS[0], batches: |state| vectors::embeddings(state, 0) },
     Table { name: vectors::EMBEDDINGS[1], batches: |state| vectors::embeddings(state, 1) },
+    Table { name: models::TRAINING_RUNS, batches: models::training_runs },
+    Table { name: models::MODEL_PARAMETERS, batches: models::model_parameters },
     Table { name: predictions::PARAMETERS, batches: predictions::parameters },
     Table { name: predictions::THRESHOLDS, batches: predictions::thresholds },
     Table { name: predictions::PREDICTIONS, batches: predictions::predictions },

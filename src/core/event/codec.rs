@@ -98,6 +98,10 @@ for_every_kind!(
     EmbeddingComputed,
     PredictionServed,
     LogForked,
+    ModelTrained,
+    ModelParameters,
+    ModelPromoted,
+    ModelRolledBack,
 );
 
 /// Reads the data of any readable version; old versions are upcast.
@@ -225,4 +229,5 @@ macro_rules! text {
 
 mod execution;
 mod knowledge;
+mod model;
 mod result;

@@ -25,10 +25,14 @@ pub enum Kind {
     EmbeddingComputed = 11,
     PredictionServed = 12,
     LogForked = 13,
+    ModelTrained = 14,
+    ModelParameters = 15,
+    ModelPromoted = 16,
+    ModelRolledBack = 17,
 }
 
 impl Kind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::ToolRegistered,
         Self::ToolRemoved,
         Self::ExecutionStarted,
@@ -42,6 +46,10 @@ impl Kind {
         Self::EmbeddingComputed,
         Self::PredictionServed,
         Self::LogForked,
+        Self::ModelTrained,
+        Self::ModelParameters,
+        Self::ModelPromoted,
+        Self::ModelRolledBack,
     ];
 
     /// The name on the wire, without [`TYPE_PREFIX`].
@@ -60,6 +68,10 @@ impl Kind {
             Self::EmbeddingComputed => "embedding.computed",
             Self::PredictionServed => "prediction.served",
             Self::LogForked => "log.forked",
+            Self::ModelTrained => "model.trained",
+            Self::ModelParameters => "model.parameters",
+            Self::ModelPromoted => "model.promoted",
+            Self::ModelRolledBack => "model.rolled_back",
         }
     }
 
@@ -92,7 +104,11 @@ impl Kind {
             | Self::TraceCompleted
             | Self::EmbeddingComputed
             | Self::PredictionServed
-            | Self::LogForked => false,
+            | Self::LogForked
+            | Self::ModelTrained
+            | Self::ModelParameters
+            | Self::ModelPromoted
+            | Self::ModelRolledBack => false,
         }
     }
 

@@ -6,53 +6,16 @@
 
 use std::borrow::Cow;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod carried;
+mod model;
+
+pub(crate) use carried::{JsonText, WireBytes};
+pub(crate) use model::{ModelMetric, ModelParameters, ModelPromoted, ModelRolledBack, ModelTrained};
 
 type WireText<'a> = Cow<'a, str>;
-
-/// Any JSON value, carried as compact text.
-#[derive(Clone, Debug)]
-pub(crate) struct JsonText<'a>(pub(crate) WireText<'a>);
-
-impl Serialize for JsonText<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
-        } else {
-            serializer.serialize_str(&self.0)
-        }
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if !deserializer.is_human_readable() {
-            return <&str>::deserialize(deserializer).map(|text| Self(Cow::Borrowed(text)));
-        }
-        // A raw value is not fully checked: it may contain numbers out of range, lone surrogates or unbounded nesting, which a later
-        // reader could not parse. Parsing and printing also removes the sender's layout.
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        let value: Value = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
-        Ok(Self(Cow::Owned(value.to_string())))
-    }
-}
-
-impl JsonSchema for JsonText<'_> {
-    fn schema_name() -> Cow<'static, str> {
-        "Json".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        Schema::default()
-    }
-}
 
 /// A tool exists, or its description changed.
 #[derive(Serialize, Deserialize, JsonSchema)]

@@ -51,7 +51,11 @@ pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
         | Event::TraceCompleted(_)
         | Event::EmbeddingComputed(_)
         | Event::PredictionServed(_)
-        | Event::LogForked(_) => {}
+        | Event::LogForked(_)
+        | Event::ModelTrained(_)
+        | Event::ModelParameters(_)
+        | Event::ModelPromoted(_)
+        | Event::ModelRolledBack(_) => {}
     }
 }
 
