@@ -5,7 +5,16 @@
 //! set, seed and settings give the same parameters, bit for bit, on the same kind of machine.
 
 pub mod adam;
+mod bytes;
+pub mod head;
+mod measure;
 pub mod random;
+mod real;
+pub mod training;
 pub mod training_set;
+mod unit_rows;
 
+pub use bytes::DecodeError;
+pub use head::{HeadSettings, IntentHead, Scores};
+pub use training::{Observer, Progress, Report, Stage, TrainError};
 pub use training_set::{Run, TrainingSet};
