@@ -25,9 +25,12 @@ use ndarray::{Array2, ArrayView2};
 pub use train::HeadSettings;
 
 use crate::bytes::DecodeError;
+use crate::fitting;
+use crate::own_rows::OwnRows;
 use crate::training::{Observer, Report, TrainError, has_vector};
 use crate::training_set::TrainingSet;
-use parameters::{OwnRows, Parameters};
+use parameters::Parameters;
+use train::Fitting;
 
 /// A trained intent head. Its parameters are exactly representable in the stored form.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +57,8 @@ impl IntentHead {
         seed: u64,
         observer: &mut Observer<'_>,
     ) -> Result<(Self, Report), TrainError> {
-        train::train(set, settings, seed, observer)
+        let start = |runs| Fitting::new(set, settings, runs, seed);
+        fitting::train(set, settings.limits(), seed, &start, observer)
     }
 
     /// Scores every usable run of the set by a head that saw neither the run nor one with the same intent: the runs are divided into
@@ -68,7 +72,9 @@ impl IntentHead {
         observer: &mut Observer<'_>,
         visit: &mut dyn FnMut(usize, &Scores),
     ) -> Result<(), TrainError> {
-        train::cross_fit(set, settings, (parts, epochs), seed, observer, visit)
+        let start = |runs| Fitting::new(set, settings, runs, seed);
+        let mut score = |head: &Self, held_out: &[usize]| train::score_runs(head, set, held_out, visit);
+        fitting::cross_fit(set, (parts, epochs), seed, &start, observer, &mut score)
     }
 
     /// The number of dimensions of the vectors it was trained on.

@@ -6,10 +6,14 @@
 
 pub mod adam;
 mod bytes;
+mod columns;
+mod fitting;
 pub mod head;
 mod measure;
+mod own_rows;
 pub mod random;
 mod real;
+mod softmax;
 pub mod training;
 pub mod training_set;
 mod unit_rows;

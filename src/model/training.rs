@@ -124,7 +124,12 @@ pub(crate) fn validation_splits(set: &TrainingSet, runs: &[usize], seed: u64) ->
     }
     let mut order: Vec<usize> = (0..group_count).collect();
     Random::new(seed).shuffle(&mut order);
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a count"
+    )]
     let held = ((group_count as f32 * VALIDATION_SHARE) as usize).max(1);
     let splits = VALIDATION_RUNS.div_ceil(held).clamp(1, SPLITS_MAX).min(group_count / held);
     let hold = |split: usize| split_by(runs, &groups, &order[split * held..(split + 1) * held]);
@@ -162,21 +167,6 @@ fn intent_groups(set: &TrainingSet, runs: &[usize]) -> (Vec<usize>, usize) {
     (groups, numbers.len())
 }
 
-/// The epoch with the highest measure, and whether to go on: not after `patience` epochs without a better one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Best {
-    pub(crate) epoch: usize,
-    pub(crate) measure: f32,
-}
-
-impl Best {
-    pub(crate) fn offer(&mut self, epoch: usize, measure: f32) {
-        if measure > self.measure {
-            *self = Self { epoch, measure };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ndarray::Array2;
@@ -185,7 +175,8 @@ mod tests {
     use crate::Run;
 
     fn set_of(intents: usize, runs: usize) -> TrainingSet {
-        let texts = Array2::from_shape_fn((intents, 2), |(row, column)| if (row + column) % 2 == 0 { row as f32 + 1.0 } else { 0.5 });
+        let texts =
+            Array2::from_shape_fn((intents, 2), |(row, column)| if (row + column) % 2 == 0 { row as f32 + 1.0 } else { 0.5 });
         let runs = (0..runs).map(|run| Run { intent: run % intents, calls: vec![0], ..Run::default() }).collect();
         TrainingSet { tools: Array2::ones((1, 2)), texts, runs }
     }

@@ -6,10 +6,12 @@
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayViewMut1, Zip};
 
-use super::batch::{Batch, Columns};
+use super::batch::Batch;
 use super::forward::{IntentSide, Scored, intent_side, score, tool_side};
 use super::parameters::Parameters;
+use crate::columns::Columns;
 use crate::real::Real;
+use crate::softmax::softmax_loss;
 use crate::unit_rows::UnitRows;
 
 /// Returns the mean loss of the batch; the gradient is written to `gradient`.
@@ -77,25 +79,6 @@ fn binary_loss<F: Real>(row: ArrayViewMut1<'_, F>, targets: &[usize], correction
         gradient.push(slope);
     }
     (loss, by_offset, gradient)
-}
-
-/// The cross entropy of the softmax; the logits are replaced by its gradient.
-fn softmax_loss<F: Real>(mut row: ArrayViewMut1<'_, F>, targets: &[usize], corrections: &[F]) -> F {
-    let share = F::one() / F::from(targets.len()).expect("a count is a number");
-    let mean_target = targets.iter().fold(F::zero(), |sum, column| sum + row[*column]) * share;
-    for (column, (logit, correction)) in row.iter_mut().zip(corrections).enumerate() {
-        if !targets.contains(&column) {
-            *logit += *correction;
-        }
-    }
-    let largest = row.fold(F::neg_infinity(), |largest, logit| largest.max(*logit));
-    row.mapv_inplace(|logit| (logit - largest).exponential());
-    let sum = row.sum();
-    row.mapv_inplace(|power| power / sum);
-    for column in targets {
-        row[*column] -= share;
-    }
-    largest + sum.logarithm() - mean_target
 }
 
 /// Carries the gradient by the logits, which `scored.logits` holds, back to the parameters.

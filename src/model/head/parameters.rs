@@ -1,13 +1,10 @@
-//! The parameters of the intent head, and which tools have a vector of their own.
+//! The parameters of the intent head.
 
 use ndarray::{Array1, Array2};
 
 use crate::bytes::round_rows;
 use crate::real::Real;
-use crate::training_set::TrainingSet;
 
-/// A tool needs as many runs to have its own vector and bias: one run says no more than its text.
-const OWN_RUNS_MIN: usize = 2;
 /// The logarithms of both scales at the start (ALGORITHMS 14).
 const SCALE_START: f32 = 2.3;
 /// The offset of the binary loss at the start: most tools are not used (ALGORITHMS 14).
@@ -99,42 +96,4 @@ impl Parameters<f32> {
             scalars: self.scalars.clone(),
         }
     }
-}
-
-/// The tools that have a row of their own, in ascending order; the position is the number of the row.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct OwnRows(pub(super) Vec<usize>);
-
-impl OwnRows {
-    /// The tools called in enough of the runs.
-    pub(super) fn count(set: &TrainingSet, runs: &[usize]) -> Self {
-        let mut counts = vec![0_usize; set.tools.nrows()];
-        for run in runs {
-            for tool in distinct(&set.runs[*run].calls) {
-                counts[tool] += 1;
-            }
-        }
-        Self((0..counts.len()).filter(|tool| counts[*tool] >= OWN_RUNS_MIN).collect())
-    }
-
-    pub(super) fn row(&self, tool: usize) -> Option<usize> {
-        self.0.binary_search(&tool).ok()
-    }
-
-    /// The own rows of the first `tools` tools.
-    pub(super) fn of_first(&self, tools: usize) -> Vec<Option<usize>> {
-        let mut rows = vec![None; tools];
-        for (row, tool) in self.0.iter().enumerate().take_while(|(_, tool)| **tool < tools) {
-            rows[*tool] = Some(row);
-        }
-        rows
-    }
-}
-
-/// The tools of a run, each once, in ascending order.
-pub(super) fn distinct(calls: &[usize]) -> Vec<usize> {
-    let mut tools = calls.to_vec();
-    tools.sort_unstable();
-    tools.dedup();
-    tools
 }

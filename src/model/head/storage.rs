@@ -5,8 +5,9 @@
 
 use ndarray::Array1;
 
-use super::parameters::{OwnRows, Parameters};
+use super::parameters::Parameters;
 use crate::bytes::{DecodeError, Reader, Writer};
+use crate::own_rows::OwnRows;
 
 const FORMAT: [u8; 4] = *b"PMH1";
 const SCALARS: usize = 3;
@@ -14,8 +15,7 @@ const SCALARS: usize = 3;
 pub(super) fn to_bytes(parameters: &Parameters<f32>, own: &OwnRows) -> Vec<u8> {
     let mut writer = Writer::new(FORMAT);
     writer.count(parameters.intent.nrows());
-    writer.count(own.0.len());
-    own.0.iter().for_each(|tool| writer.count(*tool));
+    own.write(&mut writer);
     writer.numbers(&parameters.scalars);
     writer.numbers(&parameters.bias);
     for matrix in [&parameters.intent, &parameters.clause, &parameters.tool, &parameters.own] {
@@ -26,20 +26,17 @@ pub(super) fn to_bytes(parameters: &Parameters<f32>, own: &OwnRows) -> Vec<u8> {
 
 pub(super) fn from_bytes(bytes: &[u8]) -> Result<(Parameters<f32>, OwnRows), DecodeError> {
     let mut reader = Reader::new(bytes, FORMAT)?;
-    let (dim, own_len) = (reader.count()?, reader.count()?);
-    let own = OwnRows(reader.counts(own_len)?);
-    if !own.0.is_sorted_by(|left, right| left < right) {
-        return Err(DecodeError::InvalidValue);
-    }
+    let dim = reader.count()?;
+    let own = OwnRows::read(&mut reader)?;
     let scalars = Array1::from(reader.numbers(SCALARS)?);
-    let bias = Array1::from(reader.numbers(own_len + 1)?);
+    let bias = Array1::from(reader.numbers(own.len() + 1)?);
     let parameters = Parameters {
         scalars,
         bias,
         intent: reader.matrix(dim, dim)?,
         clause: reader.matrix(dim, dim)?,
         tool: reader.matrix(dim, dim)?,
-        own: reader.matrix(own_len, dim)?,
+        own: reader.matrix(own.len(), dim)?,
     };
     reader.finish()?;
     Ok((parameters, own))

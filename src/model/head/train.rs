@@ -1,15 +1,15 @@
-//! Training of the intent head: epochs chosen on held-out runs, then all runs; and cross-fitting.
+//! Training of the intent head.
 
-use super::batch::{ALL_TOOLS_MAX, Batch, Columns};
+use super::batch::Batch;
 use super::loss::loss;
-use super::parameters::{OwnRows, Parameters, distinct};
+use super::parameters::Parameters;
 use super::{IntentHead, Scores};
 use crate::adam::{Adam, Rate};
+use crate::columns::{ALL_TOOLS_MAX, Columns};
+use crate::fitting::{self, Limits};
 use crate::measure::ndcg_at_5;
+use crate::own_rows::{OwnRows, distinct};
 use crate::random::Random;
-use crate::training::{
-    Best, Observer, Progress, Report, Split, Stage, TrainError, cross_fit_splits, observe, usable_runs, validation_splits,
-};
 use crate::training_set::TrainingSet;
 
 /// How the intent head is trained. The defaults were chosen on held-out training runs of five datasets together.
@@ -47,8 +47,14 @@ impl Default for HeadSettings {
     }
 }
 
+impl HeadSettings {
+    pub(super) fn limits(&self) -> Limits {
+        Limits { epochs_max: self.epochs_max, patience: self.patience }
+    }
+}
+
 /// A head while it is trained on some runs of a set.
-struct Fitting<'a> {
+pub(super) struct Fitting<'a> {
     set: &'a TrainingSet,
     settings: &'a HeadSettings,
     runs: Vec<usize>,
@@ -63,26 +69,13 @@ struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    fn new(set: &'a TrainingSet, settings: &'a HeadSettings, runs: Vec<usize>, seed: u64) -> Self {
+    pub(super) fn new(set: &'a TrainingSet, settings: &'a HeadSettings, runs: Vec<usize>, seed: u64) -> Self {
         let own = OwnRows::count(set, &runs);
         let columns = (set.tools.nrows() <= ALL_TOOLS_MAX).then(|| Columns::all(set, &own));
-        let parameters = Parameters::start(set.dim(), own.0.len());
+        let parameters = Parameters::start(set.dim(), own.len());
         let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
-        let gradient = Parameters::zeros(set.dim(), own.0.len());
+        let gradient = Parameters::zeros(set.dim(), own.len());
         Self { set, settings, runs, own, columns, parameters, gradient, adam, random: Random::new(seed), epoch: 0 }
-    }
-
-    /// Visits every run once, in a random order. Returns the mean loss.
-    #[expect(clippy::cast_precision_loss, reason = "counts of runs and epochs")]
-    fn train_epoch(&mut self) -> f32 {
-        let mut order = self.runs.clone();
-        self.random.shuffle(&mut order);
-        let mut total = 0.0;
-        for runs in order.chunks(self.settings.batch.max(1)) {
-            total += self.update(runs) * runs.len() as f32;
-        }
-        self.epoch += 1;
-        total / self.runs.len().max(1) as f32
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of epochs")]
@@ -91,7 +84,7 @@ impl<'a> Fitting<'a> {
         let columns = match &self.columns {
             Some(all) => all,
             None => {
-                sampled = Columns::sample(self.set, runs, &self.own, &mut self.random);
+                sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.random);
                 &sampled
             }
         };
@@ -108,105 +101,46 @@ impl<'a> Fitting<'a> {
         }
         loss
     }
+}
 
-    /// The head as it would be served.
-    fn head(&self) -> IntentHead {
+impl fitting::Fitting for Fitting<'_> {
+    type Part = IntentHead;
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
+    fn train_epoch(&mut self) -> f32 {
+        let mut order = self.runs.clone();
+        self.random.shuffle(&mut order);
+        let mut total = 0.0;
+        for runs in order.chunks(self.settings.batch.max(1)) {
+            total += self.update(runs) * runs.len() as f32;
+        }
+        self.epoch += 1;
+        total / self.runs.len().max(1) as f32
+    }
+
+    fn part(&self) -> IntentHead {
         IntentHead { parameters: self.parameters.rounded(), own: self.own.clone() }
     }
+
+    fn measure(&self, held_out: &[usize]) -> f32 {
+        validate(&self.part(), self.set, held_out)
+    }
 }
 
-pub(super) fn train(
-    set: &TrainingSet,
-    settings: &HeadSettings,
-    seed: u64,
-    observer: &mut Observer<'_>,
-) -> Result<(IntentHead, Report), TrainError> {
-    let runs = usable_runs(set)?;
-    let mut report = Report { examples: runs.len(), skipped: set.runs.len() - runs.len(), ..Report::default() };
-    choose_epochs(set, settings, validation_splits(set, &runs, seed), seed, observer, &mut report)?;
-    let mut fitting = Fitting::new(set, settings, runs, seed);
-    for epoch in 1..=report.epochs {
-        report.loss = fitting.train_epoch();
-        let progress = Progress { stage: Stage::Fit, epoch, epochs_max: report.epochs, loss: report.loss, validation: None };
-        observe(observer, progress)?;
-    }
-    Ok((fitting.head(), report))
-}
-
-/// Trains on all splits in step and notes in the report the number of epochs with the best mean measure.
-#[expect(clippy::cast_precision_loss, reason = "a count of splits")]
-fn choose_epochs(
-    set: &TrainingSet,
-    settings: &HeadSettings,
-    splits: Vec<Split>,
-    seed: u64,
-    observer: &mut Observer<'_>,
-    report: &mut Report,
-) -> Result<(), TrainError> {
-    if splits.is_empty() {
-        return Ok(());
-    }
-    let (learned, held_out): (Vec<_>, Vec<_>) = splits.into_iter().map(|split| (split.learned, split.held_out)).unzip();
-    let mut fittings: Vec<Fitting<'_>> =
-        learned.into_iter().map(|learned| Fitting::new(set, settings, learned, seed)).collect();
-    let count = fittings.len() as f32;
-    let measure = |fittings: &[Fitting<'_>]| {
-        let measures = fittings.iter().zip(&held_out).map(|(fitting, held_out)| validate(&fitting.head(), set, held_out));
-        measures.sum::<f32>() / count
-    };
-    let before = measure(&fittings);
-    let mut best = Best { epoch: 0, measure: before };
-    for epoch in 1..=settings.epochs_max {
-        let loss = fittings.iter_mut().map(Fitting::train_epoch).sum::<f32>() / count;
-        let validation = measure(&fittings);
-        best.offer(epoch, validation);
-        let stage = Stage::Validation;
-        let progress = Progress { stage, epoch, epochs_max: settings.epochs_max, loss, validation: Some(validation) };
-        observe(observer, progress)?;
-        if epoch >= best.epoch + settings.patience {
-            break;
-        }
-    }
-    report.epochs = best.epoch;
-    report.validation_before = Some(before);
-    report.validation = Some(best.measure);
-    Ok(())
-}
-
-/// The mean NDCG@5 of the runs.
+/// The mean NDCG@5 of the successful runs: the tools of a failed one are not what should be found.
 #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
 fn validate(head: &IntentHead, set: &TrainingSet, runs: &[usize]) -> f32 {
+    let succeeded: Vec<usize> = runs.iter().copied().filter(|run| set.runs[*run].succeeded).collect();
     let mut total = 0.0;
-    score_runs(head, set, runs, &mut |run, scores| total += ndcg_at_5(&scores.logits, &distinct(&set.runs[run].calls)));
-    total / runs.len().max(1) as f32
+    score_runs(head, set, &succeeded, &mut |run, scores| total += ndcg_at_5(&scores.logits, &distinct(&set.runs[run].calls)));
+    total / succeeded.len().max(1) as f32
 }
 
-fn score_runs(head: &IntentHead, set: &TrainingSet, runs: &[usize], visit: &mut dyn FnMut(usize, &Scores)) {
+pub(super) fn score_runs(head: &IntentHead, set: &TrainingSet, runs: &[usize], visit: &mut dyn FnMut(usize, &Scores)) {
     let rows = head.tool_rows(set.tools.view());
     let row = |row: usize| set.texts.row(row).to_slice().expect("texts are stored row by row");
     for run in runs {
         let clauses: Vec<&[f32]> = set.runs[*run].clauses.iter().map(|clause| row(*clause)).collect();
         visit(*run, &head.logits(row(set.runs[*run].intent), &clauses, &rows));
     }
-}
-
-pub(super) fn cross_fit(
-    set: &TrainingSet,
-    settings: &HeadSettings,
-    (parts, epochs): (usize, usize),
-    seed: u64,
-    observer: &mut Observer<'_>,
-    visit: &mut dyn FnMut(usize, &Scores),
-) -> Result<(), TrainError> {
-    let runs = usable_runs(set)?;
-    for (part, split) in cross_fit_splits(set, &runs, parts, seed).into_iter().enumerate() {
-        let mut fitting = Fitting::new(set, settings, split.learned, seed);
-        for epoch in 1..=epochs {
-            let loss = fitting.train_epoch();
-            let progress = Progress { stage: Stage::CrossFit { part }, epoch, epochs_max: epochs, loss, validation: None };
-            observe(observer, progress)?;
-        }
-        score_runs(&fitting.head(), set, &split.held_out, visit);
-    }
-    Ok(())
 }
