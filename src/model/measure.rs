@@ -11,6 +11,7 @@ pub(crate) fn ndcg_at_5(scores: &[f32], wanted: &[usize]) -> f32 {
 }
 
 /// How many items come before `item`.
+#[expect(clippy::float_cmp, reason = "a tie is an equal score")]
 pub(crate) fn place_of(scores: &[f32], item: usize) -> usize {
     let score = scores[item];
     let before = |(index, other): (usize, &f32)| *other > score || (*other == score && index < item);

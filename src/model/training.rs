@@ -132,8 +132,8 @@ pub(crate) fn validation_splits(set: &TrainingSet, runs: &[usize], seed: u64) ->
     )]
     let held = ((group_count as f32 * VALIDATION_SHARE) as usize).max(1);
     let splits = VALIDATION_RUNS.div_ceil(held).clamp(1, SPLITS_MAX).min(group_count / held);
-    let hold = |split: usize| split_by(runs, &groups, &order[split * held..(split + 1) * held]);
-    (0..splits).map(hold).collect()
+    let divide = |split: usize| split_by(runs, &groups, &order[split * held..(split + 1) * held]);
+    (0..splits).map(divide).collect()
 }
 
 /// Divides the runs into parts, each held out once. Runs with the same intent are in the same part.
@@ -175,8 +175,8 @@ mod tests {
     use crate::Run;
 
     fn set_of(intents: usize, runs: usize) -> TrainingSet {
-        let texts =
-            Array2::from_shape_fn((intents, 2), |(row, column)| if (row + column) % 2 == 0 { row as f32 + 1.0 } else { 0.5 });
+        let numbers: Vec<f32> = (1_u16..).take(intents).map(f32::from).collect();
+        let texts = Array2::from_shape_fn((intents, 2), |(row, column)| if column == 0 { numbers[row] } else { 0.5 });
         let runs = (0..runs).map(|run| Run { intent: run % intents, calls: vec![0], ..Run::default() }).collect();
         TrainingSet { tools: Array2::ones((1, 2)), texts, runs }
     }

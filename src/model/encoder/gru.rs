@@ -23,11 +23,12 @@ pub(super) struct Gates<F> {
 
 /// The gradient of a step.
 pub(super) struct StepGradient<F> {
-    pub(super) by_previous: Array2<F>,
+    /// By the previous states.
+    pub(super) previous: Array2<F>,
     /// By the three parts of the input.
-    pub(super) by_input: Array2<F>,
+    pub(super) input: Array2<F>,
     /// By the three parts of the previous state.
-    pub(super) by_recurrent: Array2<F>,
+    pub(super) recurrent: Array2<F>,
 }
 
 /// The three parts of the inputs, biases included.
@@ -90,5 +91,5 @@ pub(super) fn step_backward<F: Real>(
         }
     }
     by_previous += &by_recurrent.dot(&parameters.recurrent.t());
-    StepGradient { by_previous, by_input, by_recurrent }
+    StepGradient { previous: by_previous, input: by_input, recurrent: by_recurrent }
 }

@@ -151,9 +151,9 @@ fn through_time<F: Real>(
             continued += &later;
         }
         let step = step_backward(parameters, gates, rows(&passed.previous, at.clone()), by_hidden.view());
-        rows_mut(&mut by_parts, at.clone()).assign(&step.by_input);
-        rows_mut(&mut by_recurrent, at).assign(&step.by_recurrent);
-        later = Some(step.by_previous);
+        rows_mut(&mut by_parts, at.clone()).assign(&step.input);
+        rows_mut(&mut by_recurrent, at).assign(&step.recurrent);
+        later = Some(step.previous);
     }
     general_mat_mul(F::one(), &passed.inputs.t(), &by_parts, F::zero(), &mut gradient.input);
     general_mat_mul(F::one(), &passed.previous.t(), &by_recurrent, F::zero(), &mut gradient.recurrent);

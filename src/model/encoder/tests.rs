@@ -178,7 +178,7 @@ fn a_cross_fitted_prediction_comes_from_an_encoder_that_did_not_see_the_run() {
     };
     let before = predictions_of(&set);
     assert!(before.iter().zip(&set.runs).all(|(predictions, run)| predictions.len() == run.calls.len() + 1));
-    let mut other = set.clone();
+    let mut other = set;
     *other.runs[17].calls.last_mut().unwrap() = 3;
     let after = predictions_of(&other);
     assert_eq!(before[17][..2], after[17][..2]);

@@ -84,12 +84,11 @@ impl<'a> Fitting<'a> {
 
     fn update(&mut self, runs: &[usize]) -> f32 {
         let sampled;
-        let columns = match &self.columns {
-            Some(all) => all,
-            None => {
-                sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.random);
-                &sampled
-            }
+        let columns = if let Some(all) = &self.columns {
+            all
+        } else {
+            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.random);
+            &sampled
         };
         let mut batch = Batch::new(self.set, runs, columns, self.settings);
         batch.drop_out(self.settings.dropout, self.settings.units, &mut self.random);

@@ -44,7 +44,9 @@ fn random_parameters(own: usize, seed: u64) -> Parameters<f64> {
     let mut random = Random::new(seed);
     let mut parameters = Parameters::start(DIM, own);
     for group in parameters.groups_mut() {
-        group.iter_mut().for_each(|value| *value += f64::from(random.normal()) * 0.1);
+        for value in group {
+            *value += f64::from(random.normal()) * 0.1;
+        }
     }
     parameters
 }
@@ -226,8 +228,8 @@ fn a_cross_fitted_score_comes_from_a_head_that_did_not_see_the_run() {
     };
     let before = scores_of(&set);
     assert!(before.iter().all(Option::is_some));
-    let mut other = set.clone();
-    other.runs[17].calls = vec![set.runs[17].calls[0], (set.runs[17].calls[1] + 1) % 20];
+    let mut other = set;
+    other.runs[17].calls[1] = (other.runs[17].calls[1] + 1) % 20;
     let after = scores_of(&other);
     assert_eq!(before[17], after[17]);
     assert_ne!(before, after);
