@@ -35,7 +35,7 @@ impl Adam {
         for ((parameter, gradient), (mean, square)) in parameters.iter_mut().zip(gradient).zip(moments) {
             *mean += (1.0 - MOMENTUM) * (gradient - *mean);
             *square += (1.0 - SQUARES) * (gradient * gradient - *square);
-            let step = (*mean / mean_share) / (libm::sqrtf(*square / square_share) + EPSILON);
+            let step = (*mean / mean_share) / ((*square / square_share).sqrt() + EPSILON);
             *parameter -= rate.learning_rate * (step + rate.decay * *parameter);
         }
     }

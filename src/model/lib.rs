@@ -5,7 +5,23 @@
 //! set, seed and settings give the same parameters, bit for bit, on the same kind of machine.
 
 pub mod adam;
+mod blocks;
+mod bytes;
+mod columns;
+pub mod encoder;
+mod fitting;
+pub mod head;
+mod measure;
+mod own_rows;
 pub mod random;
+mod real;
+mod softmax;
+pub mod training;
 pub mod training_set;
+mod unit_rows;
 
+pub use bytes::DecodeError;
+pub use encoder::{Encoder, EncoderSettings, Next, RunState, ToolRows};
+pub use head::{HeadSettings, IntentHead, Scores};
+pub use training::{Observer, Progress, Report, Stage, TrainError};
 pub use training_set::{Run, TrainingSet};

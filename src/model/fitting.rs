@@ -1,0 +1,110 @@
+//! The training loop of every trained part: epochs chosen on held-out runs, then all runs; and cross-fitting.
+
+use crate::training::{
+    Observer, Progress, Report, Split, Stage, TrainError, cross_fit_splits, observe, usable_runs, validation_splits,
+};
+use crate::training_set::TrainingSet;
+
+/// A part while it is trained on some runs of a set.
+pub(crate) trait Fitting {
+    /// What it becomes.
+    type Part;
+
+    /// Visits every run once, in a random order. Returns the mean loss.
+    fn train_epoch(&mut self) -> f32;
+
+    /// The part as it would be served: rounded to the stored form.
+    fn part(&self) -> Self::Part;
+
+    /// How well the part does on runs that it has not seen: higher is better.
+    fn measure(&self, held_out: &[usize]) -> f32;
+}
+
+/// When the choice of the number of epochs ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) epochs_max: usize,
+    /// Epochs without a better measure.
+    pub(crate) patience: usize,
+}
+
+/// Trains a part. `start` makes an untrained one for the runs it gets.
+pub(crate) fn train<T: Fitting>(
+    set: &TrainingSet,
+    limits: Limits,
+    seed: u64,
+    start: &dyn Fn(Vec<usize>) -> T,
+    observer: &mut Observer<'_>,
+) -> Result<(T::Part, Report), TrainError> {
+    let runs = usable_runs(set)?;
+    let mut report = Report { examples: runs.len(), skipped: set.runs.len() - runs.len(), ..Report::default() };
+    choose_epochs(validation_splits(set, &runs, seed), limits, start, observer, &mut report)?;
+    let mut fitting = start(runs);
+    report.loss = fit(&mut fitting, report.epochs, Stage::Fit, observer)?;
+    Ok((fitting.part(), report))
+}
+
+/// Trains without each of `parts` parts of the runs in turn. `visit` gets what was trained and the runs it has not seen.
+pub(crate) fn cross_fit<T: Fitting>(
+    set: &TrainingSet,
+    (parts, epochs): (usize, usize),
+    seed: u64,
+    start: &dyn Fn(Vec<usize>) -> T,
+    observer: &mut Observer<'_>,
+    visit: &mut dyn FnMut(&T::Part, &[usize]),
+) -> Result<(), TrainError> {
+    let runs = usable_runs(set)?;
+    for (part, split) in cross_fit_splits(set, &runs, parts, seed).into_iter().enumerate() {
+        let mut fitting = start(split.learned);
+        fit(&mut fitting, epochs, Stage::CrossFit { part }, observer)?;
+        visit(&fitting.part(), &split.held_out);
+    }
+    Ok(())
+}
+
+/// Trains for a number of epochs. Returns the loss of the last.
+fn fit<T: Fitting>(fitting: &mut T, epochs: usize, stage: Stage, observer: &mut Observer<'_>) -> Result<f32, TrainError> {
+    let mut loss = 0.0;
+    for epoch in 1..=epochs {
+        loss = fitting.train_epoch();
+        observe(observer, Progress { stage, epoch, epochs_max: epochs, loss, validation: None })?;
+    }
+    Ok(loss)
+}
+
+/// Trains on all splits in step and notes in the report the number of epochs with the best mean measure.
+#[expect(clippy::cast_precision_loss, reason = "a count of splits")]
+fn choose_epochs<T: Fitting>(
+    splits: Vec<Split>,
+    limits: Limits,
+    start: &dyn Fn(Vec<usize>) -> T,
+    observer: &mut Observer<'_>,
+    report: &mut Report,
+) -> Result<(), TrainError> {
+    if splits.is_empty() {
+        return Ok(());
+    }
+    let count = splits.len() as f32;
+    let mut fittings: Vec<(T, Vec<usize>)> = splits.into_iter().map(|split| (start(split.learned), split.held_out)).collect();
+    let measure = |fittings: &[(T, Vec<usize>)]| {
+        fittings.iter().map(|(fitting, held_out)| fitting.measure(held_out)).sum::<f32>() / count
+    };
+    let before = measure(&fittings);
+    let (mut best_epoch, mut best) = (0, before);
+    for epoch in 1..=limits.epochs_max {
+        let loss = fittings.iter_mut().map(|(fitting, _)| fitting.train_epoch()).sum::<f32>() / count;
+        let validation = measure(&fittings);
+        if validation > best {
+            (best_epoch, best) = (epoch, validation);
+        }
+        let stage = Stage::Validation;
+        observe(observer, Progress { stage, epoch, epochs_max: limits.epochs_max, loss, validation: Some(validation) })?;
+        if epoch >= best_epoch + limits.patience {
+            break;
+        }
+    }
+    report.epochs = best_epoch;
+    report.validation_before = Some(before);
+    report.validation = Some(best);
+    Ok(())
+}

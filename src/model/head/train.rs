@@ -1,0 +1,145 @@
+//! Training of the intent head.
+
+use super::batch::Batch;
+use super::loss::loss;
+use super::parameters::Parameters;
+use super::{IntentHead, Scores};
+use crate::adam::{Adam, Rate};
+use crate::columns::{ALL_TOOLS_MAX, Columns};
+use crate::fitting::{self, Limits};
+use crate::measure::ndcg_at_5;
+use crate::own_rows::{OwnRows, distinct};
+use crate::random::Random;
+use crate::training_set::TrainingSet;
+
+/// How the intent head is trained. The defaults were chosen on held-out training runs of five datasets together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadSettings {
+    /// The learning rate of the first epoch; it falls linearly, to a tenth after the last possible epoch.
+    pub learning_rate: f32,
+    /// The weight decay of the three corrections and the tools' own vectors.
+    pub decay: f32,
+    /// The share of the numbers of an intent's vectors that are set to zero while training.
+    pub dropout: f32,
+    /// Runs per update.
+    pub batch: usize,
+    pub epochs_max: usize,
+    /// Training ends after as many epochs without a better validation.
+    pub patience: usize,
+    /// The weight of the binary cross entropy beside the softmax.
+    pub binary_share: f32,
+    /// The weight of a failed run; a successful one has 1. Negative: a failed run repels its tools.
+    pub failed_weight: f32,
+}
+
+impl Default for HeadSettings {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1.5e-3,
+            decay: 1e-3,
+            dropout: 0.1,
+            batch: 64,
+            epochs_max: 30,
+            patience: 6,
+            binary_share: 0.5,
+            failed_weight: -0.1,
+        }
+    }
+}
+
+impl HeadSettings {
+    pub(super) fn limits(&self) -> Limits {
+        Limits { epochs_max: self.epochs_max, patience: self.patience }
+    }
+}
+
+/// A head while it is trained on some runs of a set.
+pub(super) struct Fitting<'a> {
+    set: &'a TrainingSet,
+    settings: &'a HeadSettings,
+    runs: Vec<usize>,
+    own: OwnRows,
+    /// All tools as columns, unless there are too many.
+    columns: Option<Columns<f32>>,
+    parameters: Parameters<f32>,
+    gradient: Parameters<f32>,
+    adam: Vec<Adam>,
+    random: Random,
+    epoch: usize,
+}
+
+impl<'a> Fitting<'a> {
+    pub(super) fn new(set: &'a TrainingSet, settings: &'a HeadSettings, runs: Vec<usize>, seed: u64) -> Self {
+        let own = OwnRows::count(set, &runs);
+        let columns = (set.tools.nrows() <= ALL_TOOLS_MAX).then(|| Columns::all(set, &own));
+        let parameters = Parameters::start(set.dim(), own.len());
+        let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
+        let gradient = Parameters::zeros(set.dim(), own.len());
+        Self { set, settings, runs, own, columns, parameters, gradient, adam, random: Random::new(seed), epoch: 0 }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of epochs")]
+    fn update(&mut self, runs: &[usize]) -> f32 {
+        let sampled;
+        let columns = if let Some(all) = &self.columns {
+            all
+        } else {
+            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.random);
+            &sampled
+        };
+        let mut batch = Batch::new(self.set, runs, columns, self.settings);
+        batch.drop_out(self.settings.dropout, &mut self.random);
+        let loss = loss(&self.parameters, &batch, columns, self.settings.binary_share, &mut self.gradient);
+        let remaining = 1.0 - 0.9 * self.epoch as f32 / self.settings.epochs_max.max(1) as f32;
+        let learning_rate = self.settings.learning_rate * remaining;
+        let decays = [true, true, true, true, false, false];
+        let groups = self.parameters.groups_mut().into_iter().zip(self.gradient.groups());
+        for (((parameters, gradient), adam), decays) in groups.zip(&mut self.adam).zip(decays) {
+            let decay = if decays { self.settings.decay } else { 0.0 };
+            adam.update(parameters, gradient, Rate { learning_rate, decay });
+        }
+        loss
+    }
+}
+
+impl fitting::Fitting for Fitting<'_> {
+    type Part = IntentHead;
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
+    fn train_epoch(&mut self) -> f32 {
+        let mut order = self.runs.clone();
+        self.random.shuffle(&mut order);
+        let mut total = 0.0;
+        for runs in order.chunks(self.settings.batch.max(1)) {
+            total += self.update(runs) * runs.len() as f32;
+        }
+        self.epoch += 1;
+        total / self.runs.len().max(1) as f32
+    }
+
+    fn part(&self) -> IntentHead {
+        IntentHead { parameters: self.parameters.rounded(), own: self.own.clone() }
+    }
+
+    fn measure(&self, held_out: &[usize]) -> f32 {
+        validate(&self.part(), self.set, held_out)
+    }
+}
+
+/// The mean NDCG@5 of the successful runs: the tools of a failed one are not what should be found.
+#[expect(clippy::cast_precision_loss, reason = "a count of runs")]
+fn validate(head: &IntentHead, set: &TrainingSet, runs: &[usize]) -> f32 {
+    let succeeded: Vec<usize> = runs.iter().copied().filter(|run| set.runs[*run].succeeded).collect();
+    let mut total = 0.0;
+    score_runs(head, set, &succeeded, &mut |run, scores| total += ndcg_at_5(&scores.logits, &distinct(&set.runs[run].calls)));
+    total / succeeded.len().max(1) as f32
+}
+
+pub(super) fn score_runs(head: &IntentHead, set: &TrainingSet, runs: &[usize], visit: &mut dyn FnMut(usize, &Scores)) {
+    let rows = head.tool_rows(set.tools.view());
+    let row = |row: usize| set.texts.row(row).to_slice().expect("texts are stored row by row");
+    for run in runs {
+        let clauses: Vec<&[f32]> = set.runs[*run].clauses.iter().map(|clause| row(*clause)).collect();
+        visit(*run, &head.logits(row(set.runs[*run].intent), &clauses, &rows));
+    }
+}
