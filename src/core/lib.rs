@@ -36,3 +36,5 @@ pub mod trained;
 
 pub mod predict;
 pub mod rank;
+
+pub mod train;
