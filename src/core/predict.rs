@@ -35,7 +35,7 @@ use evidence::{Evidence, Excluded};
 use lesson::LessonSchedule;
 use logit::Logit;
 use score::ImpressionScores;
-use signals::{SignalInputs, Values};
+use signals::{SignalInputs, StepKind, Values};
 use threshold::{Decision, Thresholds};
 
 /// `Predictor` holds what prediction keeps in the state. The digest leaves the corpus out: it is derived from other parts.
@@ -71,9 +71,10 @@ pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<
     let threshold = thresholds.threshold(state, first.symbol(), query.mode, query.seed);
     // Where "done" is the only candidate, it says nothing.
     let decision = if p >= threshold && all.len() > 1 { Decision::Emit } else { Decision::Hold };
+    let weights = logit.weights(StepKind::after(context.len()));
     let ranked = all.into_iter().take(query.k).map(|(candidate, p, values)| {
         let outcome = candidate.outcome(state);
-        Ranked { outcome, p, values, weights: *logit.weights() }
+        Ranked { outcome, p, values, weights: *weights }
     });
     Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: logit.version(), threshold, decision }
 }
@@ -90,7 +91,7 @@ fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(
     let candidates = candidates::collect(state, evidence, &chances);
     let inputs = SignalInputs::new(state, evidence, &chances);
     let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();
-    let probabilities = state.predictor.logit.probabilities(&values);
+    let probabilities = state.predictor.logit.probabilities(StepKind::after(context.len()), &values);
     let mut ranked: Vec<(Candidate, f64, Values)> =
         candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::candidates::{self, Candidate};
 use super::chances::Chances;
-use super::evidence::{Evidence, Excluded};
-use super::logit::{Example, Logit};
-use super::signals::SignalInputs;
+use super::evidence::{AskedText, Evidence, Excluded};
+use super::logit::Example;
+use super::signals::{SignalInputs, StepKind};
 use crate::digest::{DigestWriter, Digestible};
 use crate::graph::Node;
 use crate::memory::{CallSequence, PastIntent};
@@ -25,9 +25,9 @@ const LESSONS_AT_FIRST: u64 = 128;
 /// should not spend its time on them.
 const TRACES_MANY: u64 = 4_096;
 const LESSONS_LATER: u64 = LESSONS_AT_FIRST / 4;
-/// Lessons that may wait for vectors, and lessons per record once the vectors are there; at most.
+/// Lessons that may wait for vectors, and lessons per record; at most. The second bounds the time that one record takes.
 const DUE_MAX: u64 = 512;
-const LESSONS_PER_RECORD: u64 = 2;
+const LESSONS_PER_RECORD: u64 = 32;
 /// Steps of a run that one lesson predicts, at most.
 const STEPS_MAX: usize = 6;
 
@@ -76,21 +76,25 @@ impl Digestible for LessonSchedule {
     }
 }
 
-/// Takes the lessons that are due, at most [`LESSONS_PER_RECORD`], unless vectors are still missing.
+/// Takes lessons that are due, unless too many vectors are missing ([`vectors_are_pending`]). Those due are spread evenly over the
+/// records of the vectors still missing, so that after an import all are taken with the last vector, by a memory that is nearly
+/// complete. At most [`LESSONS_PER_RECORD`] per record, each O((tools + remembered intents) * dim).
 pub fn apply_due_lessons(state: &mut State) {
-    let lessons = &state.predictor.lessons;
-    if lessons.due == 0 || state.memory.is_empty() || vectors_are_pending(state) {
+    let due = state.predictor.lessons.due;
+    if due == 0 || state.memory.is_empty() || vectors_are_pending(state) {
         return;
     }
-    for _ in 0..lessons.due.min(LESSONS_PER_RECORD) {
+    let (have, wanted) = state.vectors.coverage();
+    let records_left = wanted.saturating_sub(have) as u64 + 1;
+    for _ in 0..due.div_ceil(records_left).min(LESSONS_PER_RECORD) {
         let lessons = &mut state.predictor.lessons;
         lessons.due -= 1;
         lessons.taken += 1;
         let drawn = draw(lessons.taken, state.memory.numbers());
         let entry = Arc::clone(state.memory.get(drawn).expect("drawn from those kept"));
-        let mut logit = state.predictor.logit.clone();
-        learn_from(state, drawn, &entry, &mut logit);
-        state.predictor.logit = logit;
+        for example in examples(state, drawn, &entry) {
+            state.predictor.logit.learn(&example);
+        }
     }
 }
 
@@ -112,21 +116,42 @@ fn draw(lesson: u64, among: std::ops::Range<u64>) -> u64 {
     among.start + u64::try_from(at).expect("smaller than what it is drawn from")
 }
 
-/// Teaches the steps of the entry's latest call sequence. Failed runs count too: the weights say how well each signal predicts what
-/// an agent does next, and without failed runs, agents that often fail are predicted badly.
-fn learn_from(state: &State, number: u64, entry: &PastIntent, logit: &mut Logit) {
-    let Some(sequence) = entry.sequences.last() else { return };
-    let vector = |text: &str| state.vectors.get(TextHash::compute(text)).map(|vector| &**vector);
-    let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(vector).collect();
-    let whole = state.vectors.get(entry.hash).map(|vector| &**vector);
+/// The steps of the latest call sequence of a remembered intent as examples, at most [`STEPS_MAX`], as they would look had the intent
+/// never been seen. Failed runs count too: the weights say how well each signal predicts what an agent does next, and without failed
+/// runs, agents that often fail are predicted badly.
+pub fn examples(state: &State, number: u64, entry: &PastIntent) -> Vec<Example> {
+    let Some(sequence) = entry.sequences.last() else { return Vec::new() };
+    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
+    let part = |text| AskedText { text, vector: vector(TextHash::compute(text)) };
+    let clauses: Vec<AskedText<'_>> = clauses(&entry.intent).into_iter().map(part).collect();
+    let whole = AskedText { text: &entry.intent, vector: vector(entry.hash) };
     let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
-    let evidence = Evidence::from_vectors(state, whole, &clauses, &excluded);
+    let evidence = Evidence::compute(state, whole, &clauses, &excluded);
     let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
-    for step in steps(sequence, number) {
-        let right = sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
-        logit.learn(&example(state, &evidence, &calls[..step], &excluded, right));
-    }
+    let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
+    steps(sequence, number).map(|step| example(state, &evidence, &calls[..step], &excluded, right(step))).collect()
 }
+
+// LAB
+pub fn examples_with(state: &State, number: u64, entry: &PastIntent) -> Vec<(Example, Vec<Candidate>, usize)> {
+    let Some(sequence) = entry.sequences.last() else { return Vec::new() };
+    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
+    let part = |text| AskedText { text, vector: vector(TextHash::compute(text)) };
+    let clauses: Vec<AskedText<'_>> = clauses(&entry.intent).into_iter().map(part).collect();
+    let whole = AskedText { text: &entry.intent, vector: vector(entry.hash) };
+    let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
+    let evidence = Evidence::compute(state, whole, &clauses, &excluded);
+    let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
+    let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
+    steps(sequence, number).map(|step| {
+        let example = example(state, &evidence, &calls[..step], &excluded, right(step));
+        let chances = Chances::new(state, &evidence, &calls[..step], &excluded);
+        let mut candidates = candidates::collect(state, &evidence, &chances);
+        if let Err(at) = candidates.binary_search(&right(step)) { candidates.insert(at, right(step)); }
+        (example, candidates, step)
+    }).collect()
+}
+// LAB END
 
 /// All steps of a short run, evenly spread ones of a long run. The end counts as a step if the run had one.
 fn steps(sequence: &CallSequence, number: u64) -> impl Iterator<Item = usize> {
@@ -144,7 +169,8 @@ fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], exclude
         at
     });
     let inputs = SignalInputs::new(state, evidence, &chances);
-    Example { values: candidates.into_iter().map(|candidate| inputs.values(candidate)).collect(), right: at }
+    let values = candidates.into_iter().map(|candidate| inputs.values(candidate)).collect();
+    Example { step: StepKind::after(context.len()), values, right: at }
 }
 
 #[cfg(test)]
@@ -251,12 +277,14 @@ mod tests {
             let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
             let never = office(Some(left_out));
             let vector = |text: &str| state.vectors.get(TextHash::compute(text)).unwrap().to_vec();
-            let parts: Vec<Vec<f32>> = clauses(intent).into_iter().map(vector).collect();
-            let parts: Vec<&[f32]> = parts.iter().map(Vec::as_slice).collect();
-            let whole = vector(intent);
+            let parts: Vec<(&str, Vec<f32>)> = clauses(intent).into_iter().map(|part| (part, vector(part))).collect();
+            let parts: Vec<AskedText<'_>> =
+                parts.iter().map(|(text, vector)| AskedText { text, vector: Some(vector) }).collect();
+            let vector = vector(intent);
+            let whole = AskedText { text: intent, vector: Some(&vector) };
             let (with, without) = (
-                Evidence::from_vectors(&state, Some(&whole), &parts, &excluded),
-                Evidence::from_vectors(&never, Some(&whole), &parts, &Excluded::default()),
+                Evidence::compute(&state, whole, &parts, &excluded),
+                Evidence::compute(&never, whole, &parts, &Excluded::default()),
             );
             let calls: Vec<Option<Node>> = tools.iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
             for step in 0..=tools.len() {
