@@ -12,6 +12,7 @@ use super::take::joined;
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
 use crate::core::predict::lesson::LessonSchedule;
+use crate::core::predict::parts::Parts;
 use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
@@ -69,6 +70,7 @@ fn predictor(fetched: &FetchedSnapshot, numbers: &CounterTable, state: &State) -
     let [traces, due, taken, next] = ["traces", "due", "taken", "next"].map(|name| numbers.get(&format!("lessons.{name}")));
     Ok(Predictor {
         corpus: Corpus::rebuild(&state.tools, &state.memory, &state.vectors),
+        parts: Parts::new(&state.trained, state.vectors.model()),
         logit: predictions::read_parameters(&parameters, numbers.get("logit.examples")?)?,
         lessons: LessonSchedule::from_numbers([traces?, due?, taken?, next?]),
         thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,

@@ -31,6 +31,17 @@ pub struct Corpus {
     words: Arc<Bm25>,
 }
 
+/// What a new vector changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VectorChange {
+    /// The vectors of another model are served.
+    Model,
+    /// The rows of at least one tool.
+    Tools,
+    /// At most the row of an intent.
+    NoTool,
+}
+
 impl Corpus {
     /// Builds the corpus of these parts of a state.
     pub fn rebuild(tools: &Tools, memory: &Memory, vectors: &Vectors) -> Self {
@@ -66,18 +77,20 @@ impl Corpus {
     }
 
     /// Sets the rows of a text whose vector was computed. When another model took over, everything is rebuilt.
-    pub fn update_vector(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) {
+    pub fn update_vector(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) -> VectorChange {
         if self.model.as_ref() != vectors.model() {
             *self = Self::rebuild(tools, memory, vectors);
-            return;
+            return VectorChange::Model;
         }
-        let Some(vector) = vectors.get(hash) else { return };
+        let Some(vector) = vectors.get(hash) else { return VectorChange::NoTool };
         if let Some(number) = memory.number(hash) {
             self.intents.set(row(number), Some(vector));
         }
-        for position in self.tools_by_text.get(&hash).into_iter().flatten() {
+        let with_text = self.tools_by_text.get(&hash).map(Vec::as_slice).unwrap_or_default();
+        for position in with_text {
             self.tools.set(*position as usize, Some(vector));
         }
+        if with_text.is_empty() { VectorChange::NoTool } else { VectorChange::Tools }
     }
 
     /// For each of `vectors`, its similarity with every tool, by position.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::corpus::{Corpus, largest};
+use super::parts::LOG_MIN;
 use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
 use crate::rank::bm25::divide_by_largest;
@@ -63,6 +64,10 @@ pub struct Evidence {
     clause_words: Vec<f32>,
     /// The positions of the tools most similar to the intent and to each clause, by vector or words, sorted, each once.
     similar_tools: Vec<u32>,
+    /// The vector of the whole intent, which the recurrent encoder begins with.
+    vector: Option<Vec<f32>>,
+    /// The intent head's logarithm of the probability, by position of the tool; empty without a head.
+    head: Vec<f32>,
 }
 
 /// `Excluded` holds the runs that counts leave out: those of the remembered intent that a lesson asks about, or none.
@@ -101,7 +106,22 @@ impl Evidence {
         let whole = AskedText { text: &question.intent, vector: question.vector.as_deref() };
         let clauses = question.clauses.iter().map(|Clause { text, vector }| AskedText { text, vector: vector.as_deref() });
         let clauses: Vec<AskedText<'_>> = clauses.collect();
-        Self::compute(state, whole, &clauses, &Excluded::default())
+        let mut evidence = Self::compute(state, whole, &clauses, &Excluded::default());
+        if let Some(vector) = &question.vector {
+            let clauses: Vec<&[f32]> = clauses.iter().filter_map(|clause| clause.vector).collect();
+            evidence.add_head(state.predictor.parts.head_scores(state, vector, &clauses));
+            evidence.vector = Some(vector.clone());
+        }
+        evidence
+    }
+
+    /// Adds the scores of the intent head; the tools that it likes best become candidates.
+    pub(crate) fn add_head(&mut self, scores: Vec<f32>) {
+        let above_least: Vec<f32> = scores.iter().map(|score| score - LOG_MIN).collect();
+        self.similar_tools.extend(largest(&above_least, SIMILAR));
+        self.similar_tools.sort_unstable();
+        self.similar_tools.dedup();
+        self.head = scores;
     }
 
     /// The same for an intent and its clauses, without the intent in `excluded`.
@@ -126,7 +146,8 @@ impl Evidence {
             }
         }
         let similar_tools = similar_tools(&whole, &clauses, &words);
-        Self { votes: votes(&near), near, whole, clauses, words, clause_words, similar_tools }
+        let votes = votes(&near);
+        Self { votes, near, whole, clauses, words, clause_words, similar_tools, vector: None, head: Vec::new() }
     }
 
     /// The share of the near past intents that used each node, in node order.
@@ -163,6 +184,21 @@ impl Evidence {
     /// The same for the clause in which the tool does best.
     pub fn clause_word_score(&self, position: u32) -> f64 {
         at(&self.clause_words, position)
+    }
+
+    /// The vector of the whole intent.
+    pub fn vector(&self) -> Option<&[f32]> {
+        self.vector.as_deref()
+    }
+
+    /// Whether an intent head scored the tools.
+    pub fn has_head(&self) -> bool {
+        !self.head.is_empty()
+    }
+
+    /// The intent head's logarithm of the probability of a tool; `None` without a head.
+    pub fn head_score(&self, position: u32) -> Option<f64> {
+        self.head.get(position as usize).map(|score| f64::from(*score))
     }
 
     pub fn clause_count(&self) -> usize {

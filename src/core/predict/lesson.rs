@@ -5,7 +5,10 @@
 //! suit the memory as it is now. The runs of the intent are left out of every count ([`Excluded`]), or it would predict itself. The
 //! number of lessons due follows from the number of traces and grows slower than it; each costs a comparison with all vectors.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use pml_model::Next;
 
 use super::candidates::{self, Candidate};
 use super::chances::Chances;
@@ -13,7 +16,7 @@ use super::evidence::{AskedText, Evidence, Excluded};
 use super::logit::Example;
 use super::signals::{SignalInputs, StepKind};
 use crate::digest::{DigestWriter, Digestible};
-use crate::graph::Node;
+use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
 use crate::state::State;
 use crate::text::clauses;
@@ -92,7 +95,7 @@ pub fn apply_due_lessons(state: &mut State) {
         lessons.taken += 1;
         let drawn = draw(lessons.taken, state.memory.numbers());
         let entry = Arc::clone(state.memory.get(drawn).expect("drawn from those kept"));
-        for example in examples(state, drawn, &entry) {
+        for example in examples(state, drawn, &entry, HeldOutScores::default()) {
             state.predictor.logit.learn(&example);
         }
     }
@@ -119,39 +122,40 @@ fn draw(lesson: u64, among: std::ops::Range<u64>) -> u64 {
 /// The steps of the latest call sequence of a remembered intent as examples, at most [`STEPS_MAX`], as they would look had the intent
 /// never been seen. Failed runs count too: the weights say how well each signal predicts what an agent does next, and without failed
 /// runs, agents that often fail are predicted badly.
-pub fn examples(state: &State, number: u64, entry: &PastIntent) -> Vec<Example> {
+pub fn examples(state: &State, number: u64, entry: &PastIntent, scores: HeldOutScores) -> Vec<Example> {
     let Some(sequence) = entry.sequences.last() else { return Vec::new() };
     let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
     let part = |text| AskedText { text, vector: vector(TextHash::compute(text)) };
     let clauses: Vec<AskedText<'_>> = clauses(&entry.intent).into_iter().map(part).collect();
     let whole = AskedText { text: &entry.intent, vector: vector(entry.hash) };
     let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
-    let evidence = Evidence::compute(state, whole, &clauses, &excluded);
+    let mut evidence = Evidence::compute(state, whole, &clauses, &excluded);
+    evidence.add_head(scores.head);
     let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
     let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
-    steps(sequence, number).map(|step| example(state, &evidence, &calls[..step], &excluded, right(step))).collect()
+    let step = |step: usize| {
+        let tools = sequence.calls[..step].iter().filter(|call| matches!(call.kind(), NodeKind::Tool(_))).count();
+        let context = StepContext { calls: &calls[..step], excluded: &excluded, next: scores.next.get(&tools) };
+        example(state, &evidence, &context, right(step))
+    };
+    steps(sequence, number).map(step).collect()
 }
 
-// LAB
-pub fn examples_with(state: &State, number: u64, entry: &PastIntent) -> Vec<(Example, Vec<Candidate>, usize)> {
-    let Some(sequence) = entry.sequences.last() else { return Vec::new() };
-    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
-    let part = |text| AskedText { text, vector: vector(TextHash::compute(text)) };
-    let clauses: Vec<AskedText<'_>> = clauses(&entry.intent).into_iter().map(part).collect();
-    let whole = AskedText { text: &entry.intent, vector: vector(entry.hash) };
-    let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
-    let evidence = Evidence::compute(state, whole, &clauses, &excluded);
-    let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
-    let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
-    steps(sequence, number).map(|step| {
-        let example = example(state, &evidence, &calls[..step], &excluded, right(step));
-        let chances = Chances::new(state, &evidence, &calls[..step], &excluded);
-        let mut candidates = candidates::collect(state, &evidence, &chances);
-        if let Err(at) = candidates.binary_search(&right(step)) { candidates.insert(at, right(step)); }
-        (example, candidates, step)
-    }).collect()
+/// What trained parts say about one remembered intent that they were not trained on.
+#[derive(Clone, Debug, Default)]
+pub struct HeldOutScores {
+    /// The intent head's logarithms, by position of the tool; empty without a head.
+    pub head: Vec<f32>,
+    /// The recurrent encoder's predictions, by the number of calls of tools before.
+    pub next: BTreeMap<usize, Next>,
 }
-// LAB END
+
+/// A step of a remembered run.
+struct StepContext<'a> {
+    calls: &'a [Option<Node>],
+    excluded: &'a Excluded,
+    next: Option<&'a Next>,
+}
 
 /// All steps of a short run, evenly spread ones of a long run. The end counts as a step if the run had one.
 fn steps(sequence: &CallSequence, number: u64) -> impl Iterator<Item = usize> {
@@ -161,16 +165,16 @@ fn steps(sequence: &CallSequence, number: u64) -> impl Iterator<Item = usize> {
     (first..steps).step_by(stride)
 }
 
-fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], excluded: &Excluded, right: Candidate) -> Example {
-    let chances = Chances::new(state, evidence, context, excluded);
-    let mut candidates = candidates::collect(state, evidence, &chances);
+fn example(state: &State, evidence: &Evidence, context: &StepContext<'_>, right: Candidate) -> Example {
+    let chances = Chances::new(state, evidence, context.calls, context.excluded);
+    let mut candidates = candidates::collect(state, evidence, &chances, context.next);
     let at = candidates.binary_search(&right).unwrap_or_else(|at| {
         candidates.insert(at, right);
         at
     });
-    let inputs = SignalInputs::new(state, evidence, &chances);
+    let inputs = SignalInputs::new(state, evidence, &chances, context.next);
     let values = candidates.into_iter().map(|candidate| inputs.values(candidate)).collect();
-    Example { step: StepKind::after(context.len()), values, right: at }
+    Example { step: StepKind::after(context.calls.len()), values, right: at }
 }
 
 #[cfg(test)]
@@ -288,8 +292,9 @@ mod tests {
             );
             let calls: Vec<Option<Node>> = tools.iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
             for step in 0..=tools.len() {
-                let asked = example(&state, &with, &calls[..step], &excluded, Candidate::Done);
-                let served = example(&never, &without, &calls[..step], &Excluded::default(), Candidate::Done);
+                let context = |excluded| StepContext { calls: &calls[..step], excluded, next: None };
+                let asked = example(&state, &with, &context(&excluded), Candidate::Done);
+                let served = example(&never, &without, &context(&Excluded::default()), Candidate::Done);
                 assert_eq!(asked.values, served.values, "{intent}, step {step}");
                 steps_compared += 1;
             }

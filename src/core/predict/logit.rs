@@ -10,11 +10,11 @@ use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind, Values};
 use crate::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
-const PRECISION: f64 = 5.0;
+pub(crate) const PRECISION: f64 = 5.0;
 /// The factor by which each new example reduces the weight of all earlier ones.
 const FADE: f64 = 1.0 - 1.0 / 1_024.0;
 /// The probability of any one outcome in an outlier.
-const OUTLIER: f64 = 0.0025;
+pub(crate) const OUTLIER: f64 = 0.0025;
 /// The largest change of a weight by one example: one outlier is not to overturn what was learnt.
 const STEP_MAX: f64 = 1.0;
 
@@ -143,7 +143,7 @@ impl StepLogit {
     }
 }
 
-fn probabilities(weights: &[f64; SIGNALS], values: &[Values]) -> Vec<f64> {
+pub(crate) fn probabilities(weights: &[f64; SIGNALS], values: &[Values]) -> Vec<f64> {
     softmax(values.iter().map(|values| score(weights, values)).collect())
 }
 
@@ -238,7 +238,11 @@ mod tests {
             }
             values
         };
-        Example { step: StepKind::Later, values: (0..candidates).map(values).collect(), right: seed as usize % candidates as usize }
+        Example {
+            step: StepKind::Later,
+            values: (0..candidates).map(values).collect(),
+            right: seed as usize % candidates as usize,
+        }
     }
 
     fn loss(example: &Example, weights: [f64; SIGNALS]) -> f64 {
@@ -258,9 +262,7 @@ mod tests {
         for at in 0..LIVE_SIGNALS {
             let difference = (loss(&example, moved(at, 1e-5)) - loss(&example, moved(at, -1e-5))) / 2e-5;
             assert!((gradient[at] - difference).abs() < 1e-8, "{at}: {} and {difference}", gradient[at]);
-            let gradient_at = |by: f64| {
-                gradient_and_curvature(&example, &probabilities(&moved(at, by), &example.values)).0
-            };
+            let gradient_at = |by: f64| gradient_and_curvature(&example, &probabilities(&moved(at, by), &example.values)).0;
             let (more, less) = (gradient_at(1e-5), gradient_at(-1e-5));
             for other in 0..LIVE_SIGNALS {
                 let difference = (more[other] - less[other]) / 2e-5;

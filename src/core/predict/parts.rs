@@ -16,7 +16,7 @@ use crate::train::tool_rows;
 use crate::trained::{StoredVersion, Trained};
 
 /// The smallest logarithm of a probability that is told apart from less.
-const LOG_MIN: f32 = -12.0;
+pub(crate) const LOG_MIN: f32 = -12.0;
 
 /// `Parts` holds the trained parts of one state. A part that was trained on the vectors of another embedding model is left out.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The fitted weights of the ranker, as a trained part: what the trainer found best for this state, by the name of the signal.
 
-use super::signals::{SIGNALS, Signal};
+use super::signals::{SIGNALS, Signal, StepKind};
 use crate::event::ModelVersion;
 use crate::rank::blend::{self, DiscoverSignal, Weights};
 
@@ -20,6 +20,14 @@ pub struct RankerWeights {
 }
 
 impl RankerWeights {
+    /// The weights for a kind of step.
+    pub fn weights(&self, kind: StepKind) -> &[f64; SIGNALS] {
+        match kind {
+            StepKind::First => &self.first,
+            StepKind::Later => &self.later,
+        }
+    }
+
     /// The stored form: a format byte, the required versions, then named weights in four tables. Signals go by name, so that a program
     /// with other signals can read it.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -119,8 +127,8 @@ mod tests {
     fn bytes_convert_back_and_damage_is_noticed() {
         let mut weights = RankerWeights {
             requires: vec![ModelVersion::new(ModelPart::Head, "3fa2b1c4d5e6ab55")],
-            first: Signal::ALL.map(Signal::prior),
-            later: Signal::ALL.map(Signal::prior),
+            first: Signal::ALL.map(|signal| signal.prior(StepKind::First)),
+            later: Signal::ALL.map(|signal| signal.prior(StepKind::Later)),
             discover: Weights::default(),
         };
         weights.later[3] = -0.25;

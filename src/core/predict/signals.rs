@@ -1,6 +1,8 @@
 //! The signals of a candidate: one number each, and their table. The score of a candidate is the sum of weights times values; the
 //! weights are learnt (`logit`).
 
+use pml_model::Next;
+
 use super::candidates::Candidate;
 use super::chances::{Chance, Chances};
 use super::evidence::Evidence;
@@ -89,7 +91,9 @@ pub enum Signal {
     Community,
     AdamicAdar,
     PageRank,
+    /// Logarithm of the probability that the intent head gives it, regardless of the calls so far.
     IntentHead,
+    /// Logarithm of the probability that the recurrent encoder gives it after the calls so far.
     Recurrent,
     TargetMass,
     Hyperpath,
@@ -208,10 +212,14 @@ pub struct SignalInputs<'a> {
     strategic: Vec<(&'a [Node], f64)>,
     /// Votes for tools not called yet.
     remaining: f64,
+    /// The recurrent encoder's prediction of this step.
+    next: Option<&'a Next>,
+    /// What the trained parts say about a callee that they do not know: as much as about any tool.
+    unknown: f64,
 }
 
 impl<'a> SignalInputs<'a> {
-    pub fn new(state: &'a State, evidence: &'a Evidence, chances: &'a Chances<'a>) -> Self {
+    pub fn new(state: &'a State, evidence: &'a Evidence, chances: &'a Chances<'a>, next: Option<&'a Next>) -> Self {
         let context = chances.context();
         let called: Vec<u32> = context.iter().copied().flatten().filter_map(position).collect();
         let best = |clause: usize| called.iter().map(|tool| evidence.clause_similarity(clause, *tool)).fold(0.0, f64::max);
@@ -223,6 +231,8 @@ impl<'a> SignalInputs<'a> {
             clause: called.last().and_then(|tool| evidence.best_clause(*tool)).map(|(clause, _)| clause),
             strategic: strategic(state, evidence, context),
             remaining: evidence.remaining_votes(context),
+            next,
+            unknown: -libm::log1p(real(state.tools.len())),
         }
     }
 
@@ -242,6 +252,7 @@ impl<'a> SignalInputs<'a> {
                 set(Signal::Done, 1.0);
                 set(Signal::Position, libm::log1p(real(self.chances.context().len())));
                 set(Signal::Left, self.remaining);
+                set(Signal::Recurrent, self.next.map_or(0.0, |next| f64::from(next.end)));
             }
             Candidate::Call(node) => self.set_call_values(node, set),
         }
@@ -255,7 +266,15 @@ impl<'a> SignalInputs<'a> {
         set(Signal::Reliability, libm::log(self.reliability(node)));
         let shares = self.strategic.iter().filter(|(members, _)| members.binary_search(&node).is_ok());
         set(Signal::Strategic, shares.map(|(_, share)| share).sum());
-        let Some(tool) = position(node) else { return };
+        let tool = position(node);
+        if let Some(next) = self.next {
+            let known = tool.and_then(|tool| next.tools.get(tool as usize));
+            set(Signal::Recurrent, known.map_or(self.unknown, |value| f64::from(*value)));
+        }
+        if self.evidence.has_head() {
+            set(Signal::IntentHead, tool.and_then(|tool| self.evidence.head_score(tool)).unwrap_or(self.unknown));
+        }
+        let Some(tool) = tool else { return };
         set(Signal::Intent, self.evidence.intent_similarity(tool));
         set(Signal::Words, self.evidence.word_score(tool));
         set(Signal::ClauseWords, self.evidence.clause_word_score(tool));

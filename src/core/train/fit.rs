@@ -85,9 +85,8 @@ pub(super) fn score(intent: &IntentExamples, weights: impl Fn(&Example) -> Weigh
 pub(super) fn rank_of_call(example: &Example, values: &[f64]) -> Option<usize> {
     let is_call = |at: usize| example.values[at][Signal::Done as usize] == 0.0;
     let right = values[example.right];
-    is_call(example.right).then(|| {
-        (0..values.len()).filter(|at| is_call(*at) && (*at == example.right || values[*at] >= right)).count()
-    })
+    is_call(example.right)
+        .then(|| (0..values.len()).filter(|at| is_call(*at) && (*at == example.right || values[*at] >= right)).count())
 }
 
 /// The most likely weights, given the prior and the examples.

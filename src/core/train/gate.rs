@@ -18,7 +18,8 @@ impl Paired {
     /// Compares values of a challenger with those of a champion, pair by pair; larger is better.
     #[expect(clippy::cast_precision_loss, reason = "a count of intents")]
     pub(super) fn new(challenger: &[f64], champion: &[f64]) -> Self {
-        let differences: Vec<f64> = challenger.iter().zip(champion).map(|(challenger, champion)| challenger - champion).collect();
+        let differences: Vec<f64> =
+            challenger.iter().zip(champion).map(|(challenger, champion)| challenger - champion).collect();
         let n = differences.len();
         if n < 2 {
             return Self { n, ..Self::default() };
