@@ -238,7 +238,11 @@ mod tests {
             }
             values
         };
-        Example { step: StepKind::Later, values: (0..candidates).map(values).collect(), right: seed as usize % candidates as usize }
+        Example {
+            step: StepKind::Later,
+            values: (0..candidates).map(values).collect(),
+            right: seed as usize % candidates as usize,
+        }
     }
 
     fn loss(example: &Example, weights: [f64; SIGNALS]) -> f64 {
@@ -258,9 +262,7 @@ mod tests {
         for at in 0..LIVE_SIGNALS {
             let difference = (loss(&example, moved(at, 1e-5)) - loss(&example, moved(at, -1e-5))) / 2e-5;
             assert!((gradient[at] - difference).abs() < 1e-8, "{at}: {} and {difference}", gradient[at]);
-            let gradient_at = |by: f64| {
-                gradient_and_curvature(&example, &probabilities(&moved(at, by), &example.values)).0
-            };
+            let gradient_at = |by: f64| gradient_and_curvature(&example, &probabilities(&moved(at, by), &example.values)).0;
             let (more, less) = (gradient_at(1e-5), gradient_at(-1e-5));
             for other in 0..LIVE_SIGNALS {
                 let difference = (more[other] - less[other]) / 2e-5;
