@@ -23,7 +23,7 @@ use crate::text::clauses;
 use crate::vectors::TextHash;
 
 /// Every trace adds two lessons until there are this many traces; after that, e times as many traces add this many lessons.
-const LESSONS_AT_FIRST: u64 = 128;
+const LESSONS_AT_FIRST: u64 = 256;
 /// From this many traces on, e times as many add a quarter of that: the few weights have converged, and a fold of millions of traces
 /// should not spend its time on them.
 const TRACES_MANY: u64 = 4_096;
@@ -314,18 +314,20 @@ mod tests {
             }
             due
         };
-        assert_eq!(due_at(100), 200);
-        assert_eq!(due_at(1_000) / 50, 5, "56 to come, and fewer than 128 each time there are e times as many traces");
-        assert!((200..400).contains(&due_at(200_000)));
+        assert_eq!(due_at(200), 400);
+        assert_eq!(due_at(2_000) / 50, 11, "112 to come, and fewer than 256 each time there are e times as many traces");
+        assert!((400..800).contains(&due_at(400_000)));
     }
 
     #[test]
     fn lessons_wait_for_vectors_and_are_taken_when_those_come() {
         let runs = || RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
         assert_eq!(fold(runs()).predictor.lessons.taken(), 0);
-        // Two per record, once nine of ten vectors are there.
-        assert_eq!(office(None).predictor.lessons.taken(), 4);
-        assert!(office(None).predictor.logit.examples() >= 8);
+        // All twelve that were due, spread over the last tenth of the vectors.
+        let lessons = office(None).predictor.lessons;
+        assert_eq!((lessons.taken(), lessons.due), (12, 0));
+        let logit = office(None).predictor.logit;
+        assert!(logit.first.examples() == 12 && logit.later.examples() >= 24, "{logit:?}");
     }
 
     #[test]
