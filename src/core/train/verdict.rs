@@ -3,7 +3,7 @@
 use super::TrainedPart;
 use super::baselines::BASELINES;
 use super::examples::IntentExamples;
-use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, score};
+use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, online_cross_validated, score};
 use super::gate::{INTENTS_MIN, Paired};
 use super::run::{Challenger, TrainingResult};
 use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
@@ -151,22 +151,20 @@ impl TrainingResult<'_> {
         self.state.predictor.parts.ranker().is_some()
     }
 
-    /// What serves now, on the intents that it has not been fitted to, and the positions of those among the examples.
+    /// What serves now, on the intents that it has not been fitted to, and the positions of those among the examples. The weights
+    /// learnt online were fitted to all intents, so the way they are learnt is cross-validated instead.
     fn champion_scores(&self) -> (Vec<IntentScore>, Vec<usize>) {
-        let predictor = &self.state.predictor;
-        let unseen_from = ModelPart::ALL.iter().filter_map(|part| self.state.trained.current(*part));
-        let unseen_from =
-            unseen_from.map(|version| version.run.event.intents_end).max().filter(|_| self.serves_trained_ranker());
-        let known: Vec<usize> =
-            (0..self.examples.len()).filter(|at| unseen_from.is_none_or(|from| self.examples[*at].number >= from)).collect();
-        let score_of = |at: &usize| match predictor.parts.ranker() {
-            Some(_) => {
-                let served = served_examples(self.state, self.examples[*at].number);
-                score(&served, |example| *predictor.weights(example.step))
-            }
-            None => score(&self.examples[*at], |example| *predictor.logit.weights(example.step)),
+        if !self.serves_trained_ranker() {
+            return (online_cross_validated(&self.examples), (0..self.examples.len()).collect());
+        }
+        let versions = ModelPart::ALL.iter().filter_map(|part| self.state.trained.current(*part));
+        let unseen_from = versions.map(|version| version.run.event.intents_end).max().unwrap_or(0);
+        let unseen: Vec<usize> = (0..self.examples.len()).filter(|at| self.examples[*at].number >= unseen_from).collect();
+        let served = |at: &usize| {
+            let served = served_examples(self.state, self.examples[*at].number);
+            score(&served, |example| *self.state.predictor.weights(example.step))
         };
-        (known.iter().map(score_of).collect(), known)
+        (unseen.iter().map(served).collect(), unseen)
     }
 
     fn baseline_metrics(&self) -> impl Iterator<Item = ModelMetric> {
