@@ -149,7 +149,7 @@ fn the_logit_of_training_is_the_logit_that_is_served() {
 fn a_turn_of_the_space_is_learned() {
     let set = turned_set(30, 400, 5);
     let mut epochs = 0;
-    let settings = HeadSettings { learning_rate: 5e-3, ..HeadSettings::default() };
+    let settings = HeadSettings { learning_rate: 1e-2, batch: 32, ..HeadSettings::default() };
     let (_, report) = IntentHead::train(&set, &settings, 1, &mut |_| {
         epochs += 1;
         ControlFlow::Continue(())
