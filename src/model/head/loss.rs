@@ -66,11 +66,12 @@ fn binary_loss<F: Real>(row: ArrayViewMut1<'_, F>, targets: &[usize], correction
     let mut gradient: Vec<F> = Vec::with_capacity(row.len());
     for (column, (logit, correction)) in row.iter().zip(corrections).enumerate() {
         let shifted = *logit + offset;
+        let (softplus, sigmoid) = shifted.softplus_and_slope();
         let (term, slope) = if targets.contains(&column) {
-            (shifted.softplus() - shifted, shifted.sigmoid() - F::one())
+            (softplus - shifted, sigmoid - F::one())
         } else if correction.is_finite() {
             let stands_for = correction.exponential();
-            (shifted.softplus() * stands_for, shifted.sigmoid() * stands_for)
+            (softplus * stands_for, sigmoid * stands_for)
         } else {
             (F::zero(), F::zero())
         };

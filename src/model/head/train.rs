@@ -40,7 +40,7 @@ impl Default for HeadSettings {
             decay: 1e-3,
             dropout: 0.1,
             batch: 128,
-            epochs_max: 15,
+            epochs_max: 12,
             patience: 5,
             binary_share: 0.5,
             failed_weight: -0.05,
