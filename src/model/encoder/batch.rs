@@ -48,7 +48,11 @@ impl Batch<f32> {
             let active = lens.partition_point(|len| *len > step);
             steps.push((targets.len(), active));
             targets.extend(calls[..active].iter().map(|calls| calls.get(step).copied().unwrap_or(end)));
-            let weight = |run: &usize| if set.runs[*run].succeeded { 1.0 } else { settings.failed_weight };
+            let weight = |run: &usize| match (set.runs[*run].succeeded, step < set.runs[*run].calls.len()) {
+                (true, _) => 1.0,
+                (false, true) => settings.failed_weight,
+                (false, false) => settings.failed_end_weight,
+            };
             weights.extend(runs[..active].iter().map(weight));
         }
         let intents: Vec<usize> = runs.iter().map(|run| set.runs[*run].intent).collect();

@@ -1,5 +1,5 @@
 //! The loss of a batch and its gradient by every group of parameters: softmax cross entropy of what comes next at every position, END
-//! included. A position's weight has the sign of the outcome: a failed run repels.
+//! included. The outcome is in the weights of the positions: of a failed run the calls count less, and its END repels.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis, Zip};

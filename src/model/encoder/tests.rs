@@ -79,21 +79,26 @@ fn every_gradient_equals_finite_differences() {
 }
 
 #[test]
-fn flipping_the_outcome_flips_the_sign_of_the_gradient() {
+fn flipping_the_outcome_flips_the_gradient_of_the_end_and_weakens_that_of_the_calls() {
     let mut set = stepping_set(7, 1, 2);
     let columns = Columns::all(&set, &OwnRows(vec![0, 2, 5]));
-    let mut gradient_of = |succeeded: bool| {
+    let mut gradient_of = |succeeded: bool, of_end: bool| {
         set.runs[0].succeeded = succeeded;
-        let batch = Batch::new(&set, &[0], &columns, &EncoderSettings::default()).widen();
+        let mut batch = Batch::new(&set, &[0], &columns, &EncoderSettings::default()).widen();
+        for (target, weight) in batch.targets.iter().zip(&mut batch.weights) {
+            *weight *= if (*target == 7) == of_end { 1.0 } else { 0.0 };
+        }
         let mut gradient = Parameters::zeros(SIZES);
         loss(&random_parameters(3), &batch, &columns.widen(), &mut gradient);
         gradient
     };
-    let (succeeded, failed) = (gradient_of(true), gradient_of(false));
-    for (succeeded, failed) in succeeded.groups().into_iter().flatten().zip(failed.groups().into_iter().flatten()) {
-        assert!(succeeded * failed <= 0.0 && failed.abs() <= succeeded.abs(), "{succeeded} {failed}");
+    for (of_end, sign) in [(true, -1.0), (false, 1.0)] {
+        let (succeeded, failed) = (gradient_of(true, of_end), gradient_of(false, of_end));
+        for (succeeded, failed) in succeeded.groups().into_iter().flatten().zip(failed.groups().into_iter().flatten()) {
+            assert!(sign * succeeded * failed >= 0.0 && failed.abs() <= succeeded.abs(), "{succeeded} {failed}");
+        }
+        assert!(failed.recurrent.iter().any(|value| *value != 0.0));
     }
-    assert!(failed.recurrent.iter().any(|value| *value != 0.0));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct HeadSettings {
     pub decay: f32,
     /// The share of the numbers of an intent's vectors that are set to zero while training.
     pub dropout: f32,
-    /// Runs per update.
+    /// Runs per update, at most: on a small set there are fewer, for an epoch to have twenty updates.
     pub batch: usize,
     pub epochs_max: usize,
     /// Training ends after as many epochs without a better validation.
@@ -111,7 +111,7 @@ impl fitting::Fitting for Fitting<'_> {
         let mut order = self.runs.clone();
         self.random.shuffle(&mut order);
         let mut total = 0.0;
-        for runs in order.chunks(self.settings.batch.max(1)) {
+        for runs in order.chunks(fitting::batch_len(order.len(), self.settings.batch)) {
             total += self.update(runs) * runs.len() as f32;
         }
         self.epoch += 1;
