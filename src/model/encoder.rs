@@ -7,8 +7,8 @@
 //! logit_t = exp(s) unit(O [h, g]).unit(x_t) + 10 a unit(q + q A).unit(v_t + e_t) + b_t + (used before) + (used last)
 //! ```
 //!
-//! `O` is zero at the start, so an untrained encoder ranks by the cosine of the embeddings. Training and serving share the functions
-//! of [`forward`] and [`gru`]; trained parameters are rounded to the stored form before they are validated.
+//! `O` is zero at the start, so an untrained encoder ranks by the cosine of the embeddings. Training and serving share their forward
+//! functions; trained parameters are rounded to the stored form before they are validated.
 
 mod batch;
 mod forward;
@@ -100,7 +100,7 @@ impl Encoder {
         ToolRows(forward::tool_side(&self.parameters, tools, &self.own.of_first(tools.nrows())))
     }
 
-    /// The state of a run before its first call. `whole` is the vector of its intent.
+    /// The state of a run before its first call. `whole` is the vector of its intent; panics if it is shorter than [`Self::dim`].
     pub fn start(&self, whole: &[f32]) -> RunState {
         let vector = Array2::from_shape_fn((1, self.dim()), |(_, column)| whole[column]);
         let intent = vector.dot(&self.parameters.intent);
@@ -110,7 +110,7 @@ impl Encoder {
         RunState { intent, corrected, hidden, calls: Vec::new() }
     }
 
-    /// Adds a call of a tool, one of `rows`.
+    /// Adds a call of a tool, one of `rows`; the cost does not depend on the number of tools or of calls before.
     pub fn advance(&self, state: &mut RunState, tool: usize, rows: &ToolRows) {
         let input = rows.0.inputs.row(tool).insert_axis(Axis(0)).to_owned();
         state.hidden = self.step(&input, &state.hidden);

@@ -11,7 +11,7 @@
 //! share one bias and have no vector, so a tool registered after training is scored like a rare one. Everything but the two scales
 //! is zero at the start, so an untrained head is the cosine of the embeddings.
 //!
-//! Training and serving share [`forward`]. Trained parameters are rounded to the stored form before they are validated.
+//! Training and serving share one forward function. Trained parameters are rounded to the stored form before they are validated.
 
 mod batch;
 mod forward;
@@ -90,7 +90,7 @@ impl IntentHead {
     }
 
     /// Scores all tools for an intent. `whole` is its vector, `clauses` those of its clauses, `rows` comes from [`Self::tool_rows`].
-    /// An intent without a vector is scored by the biases alone.
+    /// An intent without a vector is scored by the biases alone. Panics if a vector is shorter than [`Self::dim`].
     pub fn logits(&self, whole: &[f32], clauses: &[&[f32]], rows: &Array2<f32>) -> Scores {
         let with_vector: Vec<usize> =
             (0..clauses.len()).filter(|clause| has_vector(ndarray::aview1(clauses[*clause]))).collect();

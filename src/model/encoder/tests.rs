@@ -161,10 +161,10 @@ fn bytes_come_back_and_damaged_bytes_are_refused() {
     for len in 0..bytes.len() {
         assert!(Encoder::from_bytes(&bytes[..len]).is_err(), "{len}");
     }
-    for at in 0..60 {
+    for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
-        damaged[at] ^= 0xff;
-        drop(Encoder::from_bytes(&damaged));
+        damaged[at] ^= 0x10;
+        assert!(Encoder::from_bytes(&damaged).is_err(), "{at}");
     }
 }
 
