@@ -5,6 +5,7 @@
 //! set, seed and settings give the same parameters, bit for bit, on the same kind of machine.
 
 pub mod adam;
+mod best_piece;
 mod blocks;
 mod bytes;
 mod columns;

@@ -24,7 +24,13 @@ fn stepping_set(tools: usize, runs: usize, seed: u64) -> TrainingSet {
         }
         let first = random.below(tools);
         let calls = (0..2 + run % 3).map(|step| (first + step * stride) % tools).collect();
-        list.push(Run { intent: run, clauses: vec![], calls, ended: run % 4 != 3, succeeded: run % 5 != 4 });
+        list.push(Run {
+            intent: run,
+            clauses: if run % 3 == 0 { vec![] } else { vec![run, run / 2] },
+            calls,
+            ended: run % 4 != 3,
+            succeeded: run % 5 != 4,
+        });
     }
     TrainingSet { tools: vectors, texts, runs: list }
 }
@@ -115,9 +121,11 @@ fn sequences_are_learned_and_served_as_they_were_trained() {
     for run in 0..20 {
         let batch = Batch::new(&set, &[run], &columns, &settings);
         let trained = forward::forward(&encoder.parameters, &batch, &tools.0).logits;
-        let intent = set.texts.row(run).to_slice().unwrap().to_vec();
+        let text = |row: usize| set.texts.row(row).to_slice().unwrap();
+        let intent = text(run).to_vec();
+        let clauses: Vec<&[f32]> = set.runs[run].clauses.iter().map(|row| text(*row)).collect();
         for (position, trained) in trained.rows().into_iter().enumerate() {
-            let served = encoder.next_after(&intent, &set.runs[run].calls[..position], &tools);
+            let served = encoder.next_after(&intent, &clauses, &set.runs[run].calls[..position], &tools);
             let total: f32 = served.tools.iter().chain([&served.end]).map(|value| value.exp()).sum();
             assert!((total - 1.0).abs() < 1e-4, "{total}");
             let shift = trained[8] - served.end;
@@ -134,7 +142,7 @@ fn few_runs_leave_the_cosine_of_the_embeddings() {
     let (encoder, report) = Encoder::train(&set, &EncoderSettings::default(), 1, &mut go_on).unwrap();
     assert_eq!((report.examples, report.skipped, report.epochs), (7, 1, 0));
     let tools = encoder.tool_rows(set.tools.view());
-    let next = encoder.next_after(set.tools.row(3).to_slice().unwrap(), &[], &tools);
+    let next = encoder.next_after(set.tools.row(3).to_slice().unwrap(), &[], &[], &tools);
     let best = (0..6).max_by(|left, right| next.tools[*left].total_cmp(&next.tools[*right]));
     assert_eq!(best, Some(3));
 }

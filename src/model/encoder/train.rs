@@ -163,8 +163,9 @@ impl fitting::Fitting for Fitting<'_> {
 pub(super) fn predict_runs(encoder: &Encoder, set: &TrainingSet, runs: &[usize], visit: &mut dyn FnMut(usize, usize, &Next)) {
     let tools = encoder.tool_rows(set.tools.view());
     for run in runs {
-        let intent = set.texts.row(set.runs[*run].intent);
-        let mut state = encoder.start(intent.to_slice().expect("texts are stored row by row"));
+        let row = |row: usize| set.texts.row(row).to_slice().expect("texts are stored row by row");
+        let clauses: Vec<&[f32]> = set.runs[*run].clauses.iter().map(|clause| row(*clause)).collect();
+        let mut state = encoder.start(row(set.runs[*run].intent), &clauses);
         visit(*run, 0, &encoder.next(&state, &tools));
         for (position, call) in set.runs[*run].calls.iter().enumerate() {
             encoder.advance(&mut state, *call, &tools);
