@@ -27,6 +27,7 @@ use crate::best_piece::{best_pieces, pieces_of_intent};
 use crate::bytes::DecodeError;
 use crate::fitting;
 use crate::own_rows::OwnRows;
+use crate::product::rows_by_rows;
 use crate::training::{Observer, Report, TrainError};
 use crate::training_set::TrainingSet;
 use forward::ToolSide;
@@ -130,9 +131,10 @@ impl Encoder {
     pub fn next(&self, state: &RunState, rows: &ToolRows) -> Next {
         let joined = concatenate(Axis(1), &[state.hidden.view(), state.intent.view()]).expect("both have one row");
         let output = forward::output(&self.parameters, &joined).rows;
-        let mut logits = output.dot(&rows.0.outputs.rows.t());
+        let mut logits = rows_by_rows(&output, &rows.0.outputs.rows);
         let span = 0..state.corrected.nrows();
-        let affinities = best_pieces(&state.corrected.dot(&rows.0.affinity.rows.t()), std::slice::from_ref(&span)).scores;
+        let affinities =
+            best_pieces(&rows_by_rows(&state.corrected, &rows.0.affinity.rows), std::slice::from_ref(&span)).scores;
         forward::to_logits(&self.parameters, &rows.0, affinities.row(0), &state.calls, logits.row_mut(0));
         let largest = logits.fold(f32::NEG_INFINITY, |largest, logit| largest.max(*logit));
         let sum: f32 = logits.iter().map(|logit| libm::expf(logit - largest)).sum();

@@ -14,6 +14,7 @@ mod fitting;
 pub mod head;
 mod measure;
 mod own_rows;
+mod product;
 pub mod random;
 mod real;
 mod softmax;

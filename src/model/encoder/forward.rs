@@ -7,6 +7,7 @@ use super::gru::{Gates, input_parts, step};
 use super::parameters::Parameters;
 use crate::best_piece::{BestPieces, best_pieces};
 use crate::blocks::{columns_mut, rows, rows_mut};
+use crate::product::rows_by_rows;
 use crate::real::Real;
 use crate::unit_rows::UnitRows;
 
@@ -128,9 +129,9 @@ pub(super) fn forward<F: Real>(parameters: &Parameters<F>, batch: &Batch<F>, too
         joined *= mask;
     }
     let output = output(parameters, &joined);
-    let cosines = output.rows.dot(&tools.outputs.rows.t());
+    let cosines = rows_by_rows(&output.rows, &tools.outputs.rows);
     let corrected = corrected(parameters, &batch.pieces);
-    let affinities = best_pieces(&corrected.rows.dot(&tools.affinity.rows.t()), &batch.spans);
+    let affinities = best_pieces(&rows_by_rows(&corrected.rows, &tools.affinity.rows), &batch.spans);
     let mut logits = cosines.clone();
     for (step, &(first, runs)) in batch.steps.iter().enumerate() {
         for run in 0..runs {

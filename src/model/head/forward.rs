@@ -6,6 +6,7 @@ use ndarray::{Array2, ArrayView2};
 
 use super::parameters::Parameters;
 use crate::best_piece::{BestPieces, best_pieces};
+use crate::product::rows_by_rows;
 use crate::real::Real;
 use crate::unit_rows::UnitRows;
 
@@ -53,8 +54,8 @@ pub(super) fn score<F: Real>(
     tools: &Array2<F>,
     own: &[Option<usize>],
 ) -> Scored<F> {
-    let wholes = intents.wholes.rows.dot(&tools.t());
-    let all_pieces = intents.pieces.rows.dot(&tools.t());
+    let wholes = rows_by_rows(&intents.wholes.rows, tools);
+    let all_pieces = rows_by_rows(&intents.pieces.rows, tools);
     let BestPieces { scores: pieces, pieces: best_pieces } = best_pieces(&all_pieces, spans);
     let (intent_scale, clause_scale) = (parameters.intent_scale(), parameters.clause_scale());
     let shared = parameters.bias.len() - 1;
