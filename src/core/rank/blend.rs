@@ -27,6 +27,11 @@ impl DiscoverSignal {
     pub const ALL: [Self; SIGNALS] =
         [Self::Dense, Self::Clause, Self::Words, Self::Popularity, Self::Memory, Self::MemoryWide, Self::MemoryClause];
 
+    /// Whether it comes from past intents.
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Self::Memory | Self::MemoryWide | Self::MemoryClause)
+    }
+
     /// The name in answers.
     pub const fn name(self) -> &'static str {
         match self {
