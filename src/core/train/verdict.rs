@@ -7,7 +7,9 @@ use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, online_cros
 use super::gate::{INTENTS_MIN, Paired};
 use super::run::{Challenger, TrainingResult};
 use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
+use crate::graph::Node;
 use crate::predict::lesson::{HeldOutScores, examples};
+use crate::predict::parts::IntentVectors;
 use crate::predict::ranker::RankerWeights;
 use crate::predict::signals::{SIGNALS, Signal};
 use crate::state::State;
@@ -214,15 +216,16 @@ impl Challenger {
 fn served_examples(state: &State, number: u64) -> IntentExamples {
     let entry = state.memory.get(number).expect("examples are of kept intents");
     let parts = &state.predictor.parts;
-    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
+    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| vector.to_vec());
     let Some(whole) = vector(entry.hash) else {
         return IntentExamples { number, steps: examples(state, number, entry, HeldOutScores::default()) };
     };
-    let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(|text| vector(TextHash::compute(text))).collect();
-    let calls: Vec<_> =
+    let clauses = clauses(&entry.intent).into_iter().filter_map(|text| vector(TextHash::compute(text))).collect();
+    let intent = IntentVectors { whole, clauses };
+    let calls: Vec<Option<Node>> =
         entry.sequences.last().map(|sequence| sequence.calls.iter().copied().map(Some).collect()).unwrap_or_default();
-    let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(whole), &calls[..step])?))).collect();
-    let scores = HeldOutScores { head: parts.head_scores(state, whole, &clauses), next };
+    let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(&intent), &calls[..step])?))).collect();
+    let scores = HeldOutScores { head: parts.head_scores(state, &intent), next };
     IntentExamples { number, steps: examples(state, number, entry, scores) }
 }
 
