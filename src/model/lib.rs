@@ -6,6 +6,7 @@
 
 pub mod adam;
 pub mod random;
+pub mod shgat;
 pub mod training_set;
 
 pub use training_set::{Run, TrainingSet};
