@@ -33,10 +33,6 @@ impl Shape {
         Self { dim, heads }
     }
 
-    pub(crate) const fn head_dim(self) -> usize {
-        self.dim / self.heads
-    }
-
     const fn level_len(self) -> usize {
         2 * (self.dim * self.dim + self.dim + 2)
     }
@@ -217,7 +213,7 @@ mod tests {
             end = range.end;
         }
         assert_eq!((end, parameters.levels()), (parameters.values.len(), 3));
-        assert_eq!((Shape::new(12, 5).heads, Shape::new(7, 4).heads, Shape::new(384, 8).head_dim()), (4, 1, 48));
+        assert_eq!((Shape::new(12, 5).heads, Shape::new(7, 4).heads, Shape::new(384, 8).heads), (4, 1, 8));
     }
 
     #[test]
