@@ -6,7 +6,7 @@
 //! parameters: its gradient would be zero. What remains of a row is one number per head, its salience, computed once per row instead of
 //! once per pair.
 
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 
 use super::plan::Links;
 use super::real::{Real, add_scaled, dot};
@@ -14,7 +14,7 @@ use super::real::{Real, add_scaled, dot};
 /// The slope of LeakyReLU below zero.
 const LEAK: f64 = 0.2;
 
-/// What the receiving rows of some links get.
+/// What the receiving rows of some links get, kept for the backward function.
 #[derive(Clone, Debug)]
 pub(crate) struct Attended<R> {
     /// The attention of every link, one number per head.
@@ -23,10 +23,9 @@ pub(crate) struct Attended<R> {
     pub(crate) messages: Array2<R>,
 }
 
-/// The salience of every projected row: one number per head.
-pub(crate) fn salience<R: Real>(projected: &Array2<R>, attention: &[R], heads: usize) -> Array2<R> {
-    let (leak, size) = (R::from_f64(LEAK), attention.len() / heads);
-    let mut salience = Array2::from_elem((projected.nrows(), heads), R::ZERO);
+/// Writes the salience of every projected row: one number per head.
+pub(crate) fn salience<R: Real>(projected: ArrayView2<R>, attention: &[R], mut salience: ArrayViewMut2<R>) {
+    let (leak, size) = (R::from_f64(LEAK), attention.len() / salience.ncols());
     let mut leaked = vec![R::ZERO; attention.len()];
     for (row, mut to) in projected.rows().into_iter().zip(salience.rows_mut()) {
         for (leaked, value) in leaked.iter_mut().zip(row) {
@@ -36,29 +35,42 @@ pub(crate) fn salience<R: Real>(projected: &Array2<R>, attention: &[R], heads: u
             *to = dot(leaked, attention);
         }
     }
-    salience
 }
 
-/// The messages to the receiving rows.
-pub(crate) fn attend<R: Real>(links: &Links, projected: &Array2<R>, salience: &Array2<R>) -> Attended<R> {
+/// Calls `deliver` with every receiving row, the number of rows it receives from and its message. Returns what the backward function
+/// needs if `keep` says so.
+pub(crate) fn attend<R: Real>(
+    links: &Links,
+    (projected, salience): (&Array2<R>, &Array2<R>),
+    keep: bool,
+    mut deliver: impl FnMut(usize, usize, &[R]),
+) -> Option<Attended<R>> {
     let (heads, dim) = (salience.ncols(), projected.ncols());
-    let mut shares = vec![R::ZERO; links.entries() * heads];
-    let mut messages = Array2::from_elem((links.len(), dim), R::ZERO);
-    for ((_, start, sources), mut message) in links.iter().zip(messages.rows_mut()) {
-        let shares = &mut shares[start * heads..(start + sources.len()) * heads];
-        softmax_by_head(sources, salience, shares);
-        let message = message.as_slice_mut().expect("a row of a new array");
-        for (source, shares) in sources.iter().zip(shares.chunks(heads)) {
+    let mut kept = keep.then(|| Attended {
+        shares: Vec::with_capacity(links.entries() * heads),
+        messages: Array2::from_elem((links.len(), dim), R::ZERO),
+    });
+    let (mut shares, mut message) = (Vec::new(), vec![R::ZERO; dim]);
+    for (index, (target, _, sources)) in links.iter().enumerate() {
+        shares.clear();
+        shares.resize(sources.len() * heads, R::ZERO);
+        softmax_by_head(sources, salience, &mut shares);
+        message.fill(R::ZERO);
+        for (source, shares) in sources.iter().zip(shares.chunks_exact(heads)) {
             let row = projected.row(*source as usize);
-            let row = row.to_slice().expect("a row of a product");
-            for (head, share) in shares.iter().enumerate() {
-                let part = head * dim / heads..(head + 1) * dim / heads;
-                add_scaled(&mut message[part.clone()], *share, &row[part]);
+            let row = row.to_slice().expect("a row of a product").chunks_exact(dim / heads);
+            for ((to, row), share) in message.chunks_exact_mut(dim / heads).zip(row).zip(shares) {
+                add_scaled(to, *share, row);
             }
         }
-        message.iter_mut().for_each(|value| *value = elu(*value));
+        R::elu(&mut message);
+        if let Some(kept) = &mut kept {
+            kept.shares.extend_from_slice(&shares);
+            kept.messages.row_mut(index).as_slice_mut().expect("a row of a new array").copy_from_slice(&message);
+        }
+        deliver(target, sources.len(), &message);
     }
-    Attended { shares, messages }
+    kept
 }
 
 fn softmax_by_head<R: Real>(sources: &[u32], salience: &Array2<R>, shares: &mut [R]) {
@@ -74,10 +86,6 @@ fn softmax_by_head<R: Real>(sources: &[u32], salience: &Array2<R>, shares: &mut 
         }
         shares.iter_mut().skip(head).step_by(heads).for_each(|share| *share = *share / total);
     }
-}
-
-fn elu<R: Real>(value: R) -> R {
-    if value > R::ZERO { value } else { value.exp() - R::ONE }
 }
 
 /// The derivative of ELU from its result.

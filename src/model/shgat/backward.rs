@@ -38,8 +38,14 @@ impl<R: Real> Pass<'_, R> {
     pub(crate) fn backward(&self, by: ByVector<R>, gradient: &mut [R]) {
         let weights = self.parameters.weights();
         let mut by_row = zeros(&self.tape.projected, weights.heads);
-        let attended = self.tape.tools.as_ref().expect("a tape of a whole pass");
-        self.receive(&self.plan.tools, attended, (weights.tool_gate, Group::ToolGate), &by.tools, &mut by_row, gradient);
+        self.receive(
+            &self.plan.tools,
+            &self.tape.tools,
+            (weights.tool_gate, Group::ToolGate),
+            &by.tools,
+            &mut by_row,
+            gradient,
+        );
         let mut by_capability = by.capabilities;
         for (down, attended) in self.plan.down.iter().zip(&self.tape.down).rev() {
             self.project_down(down, &weights, &mut by_row, &mut by_capability, gradient);
@@ -55,12 +61,13 @@ impl<R: Real> Pass<'_, R> {
     fn receive(
         &self,
         links: &Links,
-        attended: &Attended<R>,
+        attended: &Option<Attended<R>>,
         (gate, group): (Gate<R>, Group),
         by_node: &Array2<R>,
         by_row: &mut ByRow<R>,
         gradient: &mut [R],
     ) {
+        let attended = taped(attended);
         let mut by_message = Array2::from_elem(attended.messages.raw_dim(), R::ZERO);
         for (index, (target, _, parents)) in links.iter().enumerate() {
             let open = gate.open(parents.len());
@@ -98,11 +105,12 @@ impl<R: Real> Pass<'_, R> {
     /// `E_up = (1 - g) * message + g * E`, for the capabilities of a level.
     fn up(&self, up: &Up, tape: &UpTape<R>, weights: &Weights<R>, by_capability: &mut Array2<R>, gradient: &mut [R]) {
         let level = &weights.levels[up.level];
-        let mut by_message = Array2::from_elem(tape.attended.messages.raw_dim(), R::ZERO);
+        let attended = taped(&tape.attended);
+        let mut by_message = Array2::from_elem(attended.messages.raw_dim(), R::ZERO);
         for (index, (target, _, members)) in up.links.iter().enumerate() {
             let keep = level.up_gate.open(members.len());
             let (by_node, own) = (by_capability.row(target), self.vectors.capabilities.row(target));
-            let message = tape.attended.messages.row(index);
+            let message = attended.messages.row(index);
             let by_gate = row_dot(by_node.to_slice(), own.to_slice()) - row_dot(by_node.to_slice(), message.to_slice());
             self.by_gate(Group::UpGate(up.level), by_gate * keep * (R::ONE - keep), members.len(), gradient);
             for (to, by_node) in by_message.row_mut(index).iter_mut().zip(by_node) {
@@ -110,10 +118,11 @@ impl<R: Real> Pass<'_, R> {
             }
         }
         let (mut by_projected, mut by_salience) = zeros(&tape.projected, weights.heads);
-        attend_backward(&up.links, &tape.attended, &tape.projected, &by_message, (&mut by_projected, &mut by_salience));
+        attend_backward(&up.links, attended, &tape.projected, &by_message, (&mut by_projected, &mut by_salience));
         let attention = self.parameters.range(Group::UpAttention(up.level));
         salience_backward(&tape.projected, &level.up_attention, &by_salience, &mut by_projected, &mut gradient[attention]);
-        self.by_matrix(Group::UpMatrix(up.level), tape.sources.view(), &by_projected, gradient);
+        let sources = gather(&[(&self.vectors.tools, &up.tools), (&self.enriched.up, &up.capabilities)]);
+        self.by_matrix(Group::UpMatrix(up.level), sources.view(), &by_projected, gradient);
         if !up.capabilities.is_empty() {
             let by_members = by_projected.slice_axis(Axis(0), Slice::from(up.tools.len()..));
             let by_source = times_transposed(by_members, level.up.view(), self.threads);
@@ -133,6 +142,10 @@ impl<R: Real> Pass<'_, R> {
             *to += *value;
         }
     }
+}
+
+fn taped<R>(attended: &Option<Attended<R>>) -> &Attended<R> {
+    attended.as_ref().expect("a pass that was run with a tape")
 }
 
 fn zeros<R: Real>(projected: &Array2<R>, heads: usize) -> ByRow<R> {

@@ -10,10 +10,13 @@ use ndarray::{Array2, ArrayView2, Axis, Slice};
 use super::attention::{Attended, attend, salience};
 use super::hypergraph::{Changes, Hypergraph};
 use super::parameters::Parameters;
-use super::plan::{Down, Plan, Up};
-use super::product::times;
+use super::plan::{Plan, Up};
+use super::product::multiply;
 use super::real::{Real, add_scaled};
-use super::weights::{Gate, Weights};
+use super::weights::Weights;
+
+/// The number of rows that are gathered and projected at a time.
+const CHUNK_ROWS: usize = 512;
 
 /// The vectors that nodes have before any message: rows of tools and of capabilities. Enriched vectors never take their place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,7 +38,7 @@ pub struct Enriched<R = f32> {
 #[derive(Debug, Default)]
 pub(crate) struct Tape<R> {
     pub(crate) up: Vec<UpTape<R>>,
-    pub(crate) down: Vec<Attended<R>>,
+    pub(crate) down: Vec<Option<Attended<R>>>,
     /// The rows projected on the way down.
     pub(crate) projected: Array2<R>,
     pub(crate) tools: Option<Attended<R>>,
@@ -44,9 +47,8 @@ pub(crate) struct Tape<R> {
 /// What the backward function needs of one level of the way up.
 #[derive(Debug)]
 pub(crate) struct UpTape<R> {
-    pub(crate) sources: Array2<R>,
     pub(crate) projected: Array2<R>,
-    pub(crate) attended: Attended<R>,
+    pub(crate) attended: Option<Attended<R>>,
 }
 
 impl Enriched<f32> {
@@ -99,7 +101,9 @@ pub(crate) fn forward<R: Real>(
     threads: usize,
     tape: Option<&mut Tape<R>>,
 ) -> Enriched<R> {
-    let mut enriched = Enriched::start(vectors);
+    let zeros = |like: &Array2<R>| Array2::from_elem(like.raw_dim(), R::ZERO);
+    let (tools, capabilities) = (zeros(&vectors.tools), zeros(&vectors.capabilities));
+    let mut enriched = Enriched { tools, up: capabilities.clone(), capabilities };
     run(plan, vectors, &parameters.weights(), &mut enriched, threads, tape);
     enriched
 }
@@ -112,32 +116,38 @@ fn run<R: Real>(
     threads: usize,
     mut tape: Option<&mut Tape<R>>,
 ) {
+    let keep = tape.is_some();
     copy_rows(&vectors.capabilities, &plan.up_rows, &mut enriched.up);
     for up in &plan.up {
-        let kept = run_up(up, vectors, weights, &mut enriched.up, threads);
+        let kept = run_up(up, vectors, weights, &mut enriched.up, threads, keep);
         if let Some(tape) = &mut tape {
             tape.up.push(kept);
         }
     }
     copy_rows(&enriched.up, &plan.capability_rows, &mut enriched.capabilities);
     copy_rows(&vectors.tools, &plan.tool_rows, &mut enriched.tools);
-    let dim = vectors.tools.ncols();
-    let mut projected = Array2::from_elem((plan.down_row_count, dim), R::ZERO);
-    let mut saliences = Array2::from_elem((plan.down_row_count, weights.heads), R::ZERO);
+    let zeros = |columns| Array2::from_elem((plan.down_row_count, columns), R::ZERO);
+    let (mut projected, mut saliences) = (zeros(vectors.tools.ncols()), zeros(weights.heads));
     for down in &plan.down {
-        let attended = attend(&down.links, &projected, &saliences);
-        let gate = weights.levels[down.level].down_gate;
-        add_messages(down.links.iter(), &attended, gate, &mut enriched.capabilities);
-        project_down(down, weights, &enriched.capabilities, (&mut projected, &mut saliences), threads);
+        let level = &weights.levels[down.level];
+        let to = &mut enriched.capabilities;
+        let attended = attend(&down.links, (&projected, &saliences), keep, |target, parents, message| {
+            add_scaled(row_mut(to, target), level.down_gate.open(parents), message);
+        });
+        let sources = [(&enriched.capabilities, &down.sources[..])];
+        let (matrix, attention) = (&level.down, &level.down_attention);
+        project(&sources, (matrix, attention), (&mut projected, &mut saliences), down.first_row, threads);
         if let Some(tape) = &mut tape {
             tape.down.push(attended);
         }
     }
-    let attended = attend(&plan.tools, &projected, &saliences);
-    add_messages(plan.tools.iter(), &attended, weights.tool_gate, &mut enriched.tools);
+    let to = &mut enriched.tools;
+    let attended = attend(&plan.tools, (&projected, &saliences), keep, |target, parents, message| {
+        add_scaled(row_mut(to, target), weights.tool_gate.open(parents), message);
+    });
     if let Some(tape) = tape {
         tape.projected = projected;
-        tape.tools = Some(attended);
+        tape.tools = attended;
     }
 }
 
@@ -147,47 +157,46 @@ fn run_up<R: Real>(
     weights: &Weights<R>,
     capabilities: &mut Array2<R>,
     threads: usize,
+    keep: bool,
 ) -> UpTape<R> {
     let level = &weights.levels[up.level];
-    let sources = gather(&[(&vectors.tools, &up.tools), (capabilities, &up.capabilities)]);
-    let projected = times(sources.view(), level.up.view(), threads);
-    let saliences = salience(&projected, &level.up_attention, weights.heads);
-    let attended = attend(&up.links, &projected, &saliences);
-    for ((target, _, members), message) in up.links.iter().zip(attended.messages.rows()) {
-        let keep = level.up_gate.open(members.len());
-        for (value, message) in capabilities.row_mut(target).iter_mut().zip(message) {
-            *value = (R::ONE - keep) * *message + keep * *value;
+    let zeros = |columns| Array2::from_elem((up.tools.len() + up.capabilities.len(), columns), R::ZERO);
+    let (mut projected, mut saliences) = (zeros(capabilities.ncols()), zeros(weights.heads));
+    let sources = [(&vectors.tools, &up.tools[..]), (&*capabilities, &up.capabilities[..])];
+    project(&sources, (&level.up, &level.up_attention), (&mut projected, &mut saliences), 0, threads);
+    let attended = attend(&up.links, (&projected, &saliences), keep, |target, members, message| {
+        let kept = level.up_gate.open(members);
+        for (value, message) in row_mut(capabilities, target).iter_mut().zip(message) {
+            *value = (R::ONE - kept) * *message + kept * *value;
         }
-    }
-    UpTape { sources, projected, attended }
+    });
+    UpTape { projected, attended }
 }
 
-fn project_down<R: Real>(
-    down: &Down,
-    weights: &Weights<R>,
-    capabilities: &Array2<R>,
+/// Projects the named rows of some matrices into the rows from `first_row`, and writes their salience. Some rows at a time, so that they
+/// are gathered and read again while the processor has them at hand.
+fn project<R: Real>(
+    sources: &[(&Array2<R>, &[u32])],
+    (matrix, attention): (&Array2<R>, &[R]),
     (projected, saliences): (&mut Array2<R>, &mut Array2<R>),
+    first_row: usize,
     threads: usize,
 ) {
-    let level = &weights.levels[down.level];
-    let sources = gather(&[(capabilities, &down.sources)]);
-    let product = times(sources.view(), level.down.view(), threads);
-    let rows = Slice::from(down.first_row..down.first_row + down.sources.len());
-    saliences.slice_axis_mut(Axis(0), rows).assign(&salience(&product, &level.down_attention, weights.heads));
-    projected.slice_axis_mut(Axis(0), rows).assign(&product);
+    let mut row = first_row;
+    for (source, rows) in sources {
+        for rows in rows.chunks(CHUNK_ROWS * threads.max(1)) {
+            let place = Slice::from(row..row + rows.len());
+            let mut product = projected.slice_axis_mut(Axis(0), place);
+            multiply(gather(&[(source, rows)]).view(), matrix.view(), product.view_mut(), threads);
+            salience(product.view(), attention, saliences.slice_axis_mut(Axis(0), place));
+            row += rows.len();
+        }
+    }
 }
 
-fn add_messages<'a, R: Real>(
-    links: impl Iterator<Item = (usize, usize, &'a [u32])>,
-    attended: &Attended<R>,
-    gate: Gate<R>,
-    to: &mut Array2<R>,
-) {
-    for ((target, _, parents), message) in links.zip(attended.messages.rows()) {
-        let message = message.to_slice().expect("a row of a new array");
-        let mut row = to.row_mut(target);
-        add_scaled(row.as_slice_mut().expect("rows in order"), gate.open(parents.len()), message);
-    }
+fn row_mut<R: Real>(matrix: &mut Array2<R>, row: usize) -> &mut [R] {
+    let dim = matrix.ncols();
+    &mut matrix.as_slice_mut().expect("a matrix in row order")[row * dim..(row + 1) * dim]
 }
 
 /// The named rows of some matrices, one below the other.

@@ -14,7 +14,7 @@ const WORTH_A_THREAD: usize = 1 << 22;
 /// `left` times `right`, on at most `threads` threads.
 pub(crate) fn times<R: Real>(left: ArrayView2<R>, right: ArrayView2<R>, threads: usize) -> Array2<R> {
     let mut product = Array2::from_elem((left.nrows(), right.ncols()), R::ZERO);
-    share_out(left, right, product.view_mut(), threads);
+    multiply(left, right, product.view_mut(), threads);
     product
 }
 
@@ -28,21 +28,22 @@ pub(crate) fn transposed_times<R: Real>(left: ArrayView2<R>, right: ArrayView2<R
     times(left.reversed_axes(), right, threads)
 }
 
-fn share_out<R: Real>(left: ArrayView2<R>, right: ArrayView2<R>, product: ArrayViewMut2<R>, threads: usize) {
+/// Writes `left` times `right` to `product`.
+pub(crate) fn multiply<R: Real>(left: ArrayView2<R>, right: ArrayView2<R>, product: ArrayViewMut2<R>, threads: usize) {
     let work = left.nrows() * left.ncols() * right.ncols();
     if threads <= 1 || work < WORTH_A_THREAD || left.nrows() < 2 {
-        return multiply(left, right, product);
+        return multiply_alone(left, right, product);
     }
     let middle = left.nrows() / 2;
     let (upper, lower) = left.split_at(Axis(0), middle);
     let (upper_product, lower_product) = product.split_at(Axis(0), middle);
     std::thread::scope(|scope| {
-        scope.spawn(move || share_out(upper, right, upper_product, threads / 2));
-        share_out(lower, right, lower_product, threads - threads / 2);
+        scope.spawn(move || multiply(upper, right, upper_product, threads / 2));
+        multiply(lower, right, lower_product, threads - threads / 2);
     });
 }
 
-fn multiply<R: Real>(left: ArrayView2<R>, right: ArrayView2<R>, mut product: ArrayViewMut2<R>) {
+fn multiply_alone<R: Real>(left: ArrayView2<R>, right: ArrayView2<R>, mut product: ArrayViewMut2<R>) {
     general_mat_mul(R::ONE, &left, &right, R::ZERO, &mut product);
 }
 

@@ -188,19 +188,31 @@ impl Kind {
         (0..self.fixed.len()).map(|row| self.logit(row, query, weights)).collect()
     }
 
-    fn scored(&self, node: Node, level: Option<usize>, logit: f32, weights: &ScoreWeights<f32>) -> Scored {
+    fn scored(&self, node: Node, level: Option<usize>, logit: f32, weights: &ScoreWeights<f32>) -> (f32, Scored) {
         let (Node::Tool(row) | Node::Capability(row)) = node;
         let structure = weights.factor(1) * self.heads.structure[row];
         let temporal = weights.factor(2) * self.heads.temporal[row];
-        Scored { node, level, score: logit.sigmoid(), heads: [logit - self.fixed[row], structure, temporal] }
+        (logit, Scored { node, level, score: logit.sigmoid(), heads: [logit - self.fixed[row], structure, temporal] })
     }
 }
 
-/// The best first; equal scores by semantic part, then by node.
-fn rank(mut scored: Vec<Scored>) -> Vec<Scored> {
-    scored
-        .sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.heads[0].total_cmp(&a.heads[0])).then(a.node.cmp(&b.node)));
-    scored
+/// The best first: by logit, which unlike its sigmoid is never rounded to 1; equal ones by semantic part, then by node.
+fn rank(scored: Vec<(f32, Scored)>) -> Vec<Scored> {
+    // One number per node is several times faster to sort than the nodes: the logit in an order of whole numbers, then the place.
+    let descending = |logit: f32| {
+        let bits = logit.to_bits();
+        u64::from(if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits })
+    };
+    let key = |(place, (logit, _)): (usize, &(f32, Scored))| descending(*logit) << 32 | place as u64;
+    let mut order: Vec<u64> = scored.iter().enumerate().map(key).collect();
+    order.sort_unstable();
+    let mut ranked: Vec<Scored> = order.iter().map(|key| scored[(*key & u64::from(u32::MAX)) as usize].1).collect();
+    let mut start = 0;
+    for equal in order.chunk_by(|a, b| a >> 32 == b >> 32) {
+        ranked[start..start + equal.len()].sort_by(|a, b| b.heads[0].total_cmp(&a.heads[0]));
+        start += equal.len();
+    }
+    ranked
 }
 
 /// The mean of the scores along a path, with weights 1, 1.5, 2, ...; one half for an empty path.
