@@ -1,7 +1,7 @@
 //! Attention of receiving rows over projected rows, forward and backward.
 //!
 //! For a receiver j and a head: `s_i = a . LeakyReLU([z_i || z_j])`, `alpha = softmax over i`, `message = ELU(sum_i alpha_i z_i)`, where
-//! z are projected vectors. LeakyReLU acts on each half of the joined vector by itself, so `s_i = a_1 . LeakyReLU(z_i) + a_2 .
+//! z are projected vectors. `LeakyReLU` acts on each half of the joined vector by itself, so `s_i = a_1 . LeakyReLU(z_i) + a_2 .
 //! LeakyReLU(z_j)`, and the second term, being the same for every i, falls out of the softmax. It is therefore not computed and has no
 //! parameters: its gradient would be zero. What remains of a row is one number per head, its salience, computed once per row instead of
 //! once per pair.
@@ -11,7 +11,7 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use super::plan::Links;
 use super::real::{Real, add_scaled, dot};
 
-/// The slope of LeakyReLU below zero.
+/// The slope of `LeakyReLU` below zero.
 const LEAK: f64 = 0.2;
 
 /// What the receiving rows of some links get, kept for the backward function.

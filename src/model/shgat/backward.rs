@@ -40,7 +40,7 @@ impl<R: Real> Pass<'_, R> {
         let mut by_row = zeros(&self.tape.projected, weights.heads);
         self.receive(
             &self.plan.tools,
-            &self.tape.tools,
+            self.tape.tools.as_ref(),
             (weights.tool_gate, Group::ToolGate),
             &by.tools,
             &mut by_row,
@@ -50,7 +50,7 @@ impl<R: Real> Pass<'_, R> {
         for (down, attended) in self.plan.down.iter().zip(&self.tape.down).rev() {
             self.project_down(down, &weights, &mut by_row, &mut by_capability, gradient);
             let gate = (weights.levels[down.level].down_gate, Group::DownGate(down.level));
-            self.receive(&down.links, attended, gate, &by_capability, &mut by_row, gradient);
+            self.receive(&down.links, attended.as_ref(), gate, &by_capability, &mut by_row, gradient);
         }
         for (up, tape) in self.plan.up.iter().zip(&self.tape.up).rev() {
             self.up(up, tape, &weights, &mut by_capability, gradient);
@@ -61,7 +61,7 @@ impl<R: Real> Pass<'_, R> {
     fn receive(
         &self,
         links: &Links,
-        attended: &Option<Attended<R>>,
+        attended: Option<&Attended<R>>,
         (gate, group): (Gate<R>, Group),
         by_node: &Array2<R>,
         by_row: &mut ByRow<R>,
@@ -105,7 +105,7 @@ impl<R: Real> Pass<'_, R> {
     /// `E_up = (1 - g) * message + g * E`, for the capabilities of a level.
     fn up(&self, up: &Up, tape: &UpTape<R>, weights: &Weights<R>, by_capability: &mut Array2<R>, gradient: &mut [R]) {
         let level = &weights.levels[up.level];
-        let attended = taped(&tape.attended);
+        let attended = taped(tape.attended.as_ref());
         let mut by_message = Array2::from_elem(attended.messages.raw_dim(), R::ZERO);
         for (index, (target, _, members)) in up.links.iter().enumerate() {
             let keep = level.up_gate.open(members.len());
@@ -144,8 +144,8 @@ impl<R: Real> Pass<'_, R> {
     }
 }
 
-fn taped<R>(attended: &Option<Attended<R>>) -> &Attended<R> {
-    attended.as_ref().expect("a pass that was run with a tape")
+fn taped<R>(attended: Option<&Attended<R>>) -> &Attended<R> {
+    attended.expect("a pass that was run with a tape")
 }
 
 fn zeros<R: Real>(projected: &Array2<R>, heads: usize) -> ByRow<R> {

@@ -78,7 +78,7 @@ impl<R: Real> Ground<R> {
     pub(crate) fn enrich(
         &self,
         parameters: &Parameters<R>,
-        switches: &Switches,
+        switches: Switches,
         threads: usize,
         tape: Option<&mut Tape<R>>,
     ) -> Enriched<R> {
@@ -100,9 +100,9 @@ impl<R: Real> Ground<R> {
     /// The mean loss of a batch; its gradient is added to `gradient`.
     pub(crate) fn loss(&self, parameters: &Parameters<R>, terms: &Terms, batch: Batch<R>, gradient: &mut [R]) -> R {
         let threads = terms.threads;
-        let weights = ScoreWeights::new(parameters, &terms.switches);
+        let weights = ScoreWeights::new(parameters, terms.switches);
         let mut tape = Tape::default();
-        let enriched = self.enrich(parameters, &terms.switches, threads, Some(&mut tape));
+        let enriched = self.enrich(parameters, terms.switches, threads, Some(&mut tape));
         let mut queries = Queries::new(batch.intents, &weights, threads);
         let (mut value, mut by_factor) = (R::ZERO, [R::ZERO; 3]);
         let kinds = [(&enriched.tools, &self.tools), (&enriched.capabilities, &self.capabilities)];
@@ -260,4 +260,5 @@ pub(crate) fn tools_below(graph: &Hypergraph) -> Vec<Vec<u32>> {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests;

@@ -43,7 +43,9 @@ pub(crate) fn normalise<R: Real>(row: &mut [R]) -> R {
     let length = dot(row, row).sqrt();
     if length > R::ZERO {
         let factor = R::ONE / length;
-        row.iter_mut().for_each(|value| *value *= factor);
+        for value in row {
+            *value *= factor;
+        }
     }
     length
 }

@@ -61,26 +61,10 @@ impl<R: Real> Question<'_, R> {
                     by_logit[*at as usize] -= share * (corrected[*at as usize] - wanted).exp();
                 }
             } else {
-                value += share * self.repel(right, &corrected, all, share, by_logit);
+                value += share * repel(right, &corrected, all, share, by_logit);
             }
         }
         value
-    }
-
-    /// `-ln (1 - p(T))`; without other candidates there is nothing to prefer.
-    fn repel(&self, right: &[u32], corrected: &[R], all: R, share: R, by_logit: &mut [R]) -> R {
-        let is_right = |at: usize| right.iter().any(|right| *right as usize == at);
-        if right.len() == corrected.len() {
-            by_logit.iter_mut().for_each(|to| *to = R::ZERO);
-            return R::ZERO;
-        }
-        let others = log_sum_exp(corrected.iter().enumerate().filter(|(at, _)| !is_right(*at)).map(|(_, logit)| *logit));
-        for (at, (to, logit)) in by_logit.iter_mut().zip(corrected).enumerate() {
-            if !is_right(at) {
-                *to -= share * (*logit - others).exp();
-            }
-        }
-        all - others
     }
 
     /// The term of yes-or-no questions and its gradient by the offset.
@@ -117,6 +101,22 @@ impl<R: Real> Question<'_, R> {
     }
 }
 
+/// `-ln (1 - p(T))`; without other candidates there is nothing to prefer.
+fn repel<R: Real>(right: &[u32], corrected: &[R], all: R, share: R, by_logit: &mut [R]) -> R {
+    let is_right = |at: usize| right.iter().any(|right| *right as usize == at);
+    if right.len() == corrected.len() {
+        by_logit.fill(R::ZERO);
+        return R::ZERO;
+    }
+    let others = log_sum_exp(corrected.iter().enumerate().filter(|(at, _)| !is_right(*at)).map(|(_, logit)| *logit));
+    for (at, (to, logit)) in by_logit.iter_mut().zip(corrected).enumerate() {
+        if !is_right(at) {
+            *to -= share * (*logit - others).exp();
+        }
+    }
+    all - others
+}
+
 fn log_sum_exp<R: Real>(values: impl Iterator<Item = R> + Clone) -> R {
     let Some(highest) = values.clone().reduce(|highest, value| if value > highest { value } else { highest }) else {
         return R::ZERO;
@@ -130,6 +130,7 @@ fn count<R: Real>(items: usize) -> R {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests {
     use super::*;
 

@@ -31,7 +31,7 @@ pub struct Measured {
 }
 
 /// The rankings of tools and of capabilities on the successful traces of a part.
-pub fn measure(part: &Part, parameters: &Parameters, switches: &Switches, threads: usize) -> [Measured; 2] {
+pub fn measure(part: &Part, parameters: &Parameters, switches: Switches, threads: usize) -> [Measured; 2] {
     let ground = Ground::new(part.graph, part.vectors.clone(), part.features);
     measure_on(&ground, part, parameters, switches, threads)
 }
@@ -40,7 +40,7 @@ pub(crate) fn measure_on(
     ground: &Ground<f32>,
     part: &Part,
     parameters: &Parameters,
-    switches: &Switches,
+    switches: Switches,
     threads: usize,
 ) -> [Measured; 2] {
     let mut measured = [Measured::default(); 2];
@@ -58,7 +58,7 @@ pub(crate) fn measure_on(
 }
 
 /// What the network predicts for every trace of a part: the probability of success, one half if it cannot be asked.
-pub fn path_successes(part: &Part, parameters: &Parameters, switches: &Switches, threads: usize) -> Vec<f32> {
+pub fn path_successes(part: &Part, parameters: &Parameters, switches: Switches, threads: usize) -> Vec<f32> {
     let ground = Ground::new(part.graph, part.vectors.clone(), part.features);
     path_successes_on(&ground, part, parameters, switches, threads)
 }
@@ -67,7 +67,7 @@ pub(crate) fn path_successes_on(
     ground: &Ground<f32>,
     part: &Part,
     parameters: &Parameters,
-    switches: &Switches,
+    switches: Switches,
     threads: usize,
 ) -> Vec<f32> {
     let traces: Vec<usize> = (0..part.traces.len()).filter(|index| part.refusal(&part.traces[*index]).is_none()).collect();
@@ -81,7 +81,9 @@ pub(crate) fn path_successes_on(
         }
     });
     let mut asked = vec![false; part.traces.len()];
-    traces.iter().for_each(|trace| asked[*trace] = true);
+    for trace in &traces {
+        asked[*trace] = true;
+    }
     let unasked = path_success(std::iter::empty());
     scores
         .into_iter()
@@ -95,7 +97,7 @@ fn for_each_row(
     ground: &Ground<f32>,
     part: &Part,
     traces: &[usize],
-    (parameters, switches, threads): (&Parameters, &Switches, usize),
+    (parameters, switches, threads): (&Parameters, Switches, usize),
     mut visit: impl FnMut(usize, usize, ArrayView1<f32>, f32),
 ) {
     let weights = ScoreWeights::new(parameters, switches);
@@ -144,7 +146,7 @@ impl Measured {
 /// The rank, from 1, of the best of some candidates; of equal logits the first comes first.
 fn best_rank(right: &[u32], logits: ArrayView1<f32>) -> usize {
     let rank = |at: usize| {
-        let before = |(other, logit): (usize, &f32)| *logit > logits[at] || (*logit == logits[at] && other < at);
+        let before = |(other, logit): (usize, &f32)| logit.total_cmp(&logits[at]).then(at.cmp(&other)).is_gt();
         1 + logits.iter().enumerate().filter(|other| before(*other)).count()
     };
     right.iter().map(|at| rank(*at as usize)).min().expect("a target has at least one right candidate")
@@ -156,6 +158,7 @@ fn to_f64(count: usize) -> f64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests {
     use super::*;
 

@@ -94,6 +94,7 @@ impl FromIterator<(u128, f32)> for Priorities {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests {
     use super::*;
 

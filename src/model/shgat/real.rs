@@ -20,11 +20,14 @@ pub trait Real:
     /// The number nearest to `self`.
     fn to_f32(self) -> f32;
 
+    #[must_use]
     fn exp(self) -> Self;
 
     /// The natural logarithm.
+    #[must_use]
     fn ln(self) -> Self;
 
+    #[must_use]
     fn sqrt(self) -> Self;
 
     /// Replaces every negative value by e^x - 1.
@@ -35,6 +38,7 @@ pub trait Real:
     }
 
     /// 1 / (1 + e^-x), without overflow.
+    #[must_use]
     fn sigmoid(self) -> Self {
         if self >= Self::ZERO {
             Self::ONE / (Self::ONE + (-self).exp())
@@ -45,6 +49,7 @@ pub trait Real:
     }
 
     /// ln(1 + e^x), without overflow.
+    #[must_use]
     fn softplus(self) -> Self {
         let fallen = if self > Self::ZERO { -self } else { self };
         let rest = (Self::ONE + fallen.exp()).ln();
@@ -155,6 +160,7 @@ pub(crate) fn add_scaled<R: Real>(to: &mut [R], factor: R, values: &[R]) {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests {
     use super::*;
 
@@ -162,7 +168,7 @@ mod tests {
     fn the_fast_exponential_is_that_of_libm() {
         let mut worst = 0.0_f64;
         for step in 0..860_000_u32 {
-            let x = (f64::from(step) * -1e-4) as f32;
+            let x = f32::from_f64(f64::from(step) * -1e-4);
             let exact = libm::exp(f64::from(x));
             worst = worst.max((f64::from(exp_of_negative(x)) - exact).abs() / exact);
         }

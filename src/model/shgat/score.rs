@@ -59,7 +59,7 @@ impl Scorer {
         enriched: &Enriched,
         features: &Features,
         parameters: &Parameters,
-        switches: &Switches,
+        switches: Switches,
     ) -> Self {
         let weights = ScoreWeights::new(parameters, switches);
         Self {
@@ -206,7 +206,9 @@ fn rank(scored: Vec<(f32, Scored)>) -> Vec<Scored> {
     let key = |(place, (logit, _)): (usize, &(f32, Scored))| descending(*logit) << 32 | place as u64;
     let mut order: Vec<u64> = scored.iter().enumerate().map(key).collect();
     order.sort_unstable();
-    let mut ranked: Vec<Scored> = order.iter().map(|key| scored[(*key & u64::from(u32::MAX)) as usize].1).collect();
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is the place")]
+    let place = |key: &u64| (*key as u32) as usize;
+    let mut ranked: Vec<Scored> = order.iter().map(|key| scored[place(key)].1).collect();
     let mut start = 0;
     for equal in order.chunk_by(|a, b| a >> 32 == b >> 32) {
         ranked[start..start + equal.len()].sort_by(|a, b| b.heads[0].total_cmp(&a.heads[0]));
@@ -227,4 +229,5 @@ pub fn path_success(scores: impl Iterator<Item = f32>) -> f32 {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests;

@@ -172,7 +172,7 @@ pub fn train(
     }
     let trained = run.finish();
     for (part, ground) in parts.iter().zip(&run.grounds) {
-        let predicted = path_successes_on(ground, part, &trained.parameters, &settings.switches, settings.threads);
+        let predicted = path_successes_on(ground, part, &trained.parameters, settings.switches, settings.threads);
         for (trace, predicted) in part.traces.iter().zip(predicted) {
             if part.refusal(trace).is_none() {
                 priorities.refresh(trace.id, trace.succeeded, predicted);
@@ -356,19 +356,18 @@ impl<'a> Run<'a> {
         if since_best >= self.settings.patience { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The mean NDCG@5 of the rankings of tools and of capabilities, over the kinds that the validation parts have.
+    /// The mean NDCG@5 of all rankings of the validation parts. A trace has one of tools and, if it used any, one of capabilities; so
+    /// what few traces have does not decide.
     #[expect(clippy::cast_precision_loss, reason = "few traces")]
     fn validate(&self) -> Option<f64> {
-        let (mut sums, mut traces) = ([0.0; 2], [0.0; 2]);
+        let (mut sum, mut rankings) = (0.0, 0);
         for (part, ground) in &self.validation {
-            let measured = measure_on(ground, part, &self.parameters, &self.settings.switches, self.settings.threads);
-            for (kind, measured) in measured.into_iter().enumerate() {
-                sums[kind] += measured.ndcg_at_5 * measured.traces as f64;
-                traces[kind] += measured.traces as f64;
+            for measured in measure_on(ground, part, &self.parameters, self.settings.switches, self.settings.threads) {
+                sum += measured.ndcg_at_5 * measured.traces as f64;
+                rankings += measured.traces;
             }
         }
-        let kinds: Vec<f64> = (0..2).filter(|kind| traces[*kind] > 0.0).map(|kind| sums[kind] / traces[kind]).collect();
-        if kinds.is_empty() { None } else { Some(kinds.iter().sum::<f64>() / kinds.len() as f64) }
+        (rankings > 0).then(|| sum / rankings as f64)
     }
 
     fn finish(&mut self) -> Trained {
@@ -379,4 +378,5 @@ impl<'a> Run<'a> {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "exact values are expected")]
 mod tests;

@@ -90,7 +90,7 @@ pub(crate) struct ScoreWeights<R> {
 }
 
 impl<R: Real> ScoreWeights<R> {
-    pub(crate) fn new(parameters: &Parameters<R>, switches: &Switches) -> Self {
+    pub(crate) fn new(parameters: &Parameters<R>, switches: Switches) -> Self {
         let starts = [SEMANTIC_FACTOR, FEATURE_FACTOR, FEATURE_FACTOR];
         let features = parameters.group(Group::Features);
         let fusion = parameters.group(Group::Fusion);

@@ -93,7 +93,6 @@ fn gradients_of_every_group_agree_with_finite_differences() {
     // Nothing contains the capabilities of the highest level, so they receive nothing.
     for group in parameters().groups().into_iter().filter(|group| *group != Group::DownGate(2)) {
         let error = error_of(group, &terms(), || batch(&ALL));
-        println!("{group:?}: {error:.1e}");
         assert!(error < 1e-4, "{group:?}: {error:e}");
     }
 }

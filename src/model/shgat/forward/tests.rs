@@ -53,7 +53,7 @@ fn change(sample: &mut Sample, random: &mut Random) -> Changes {
             changes.capabilities.insert(capability);
         }
         _ => match graph.set_members(random.below(graph.capabilities()), &random_members(graph, random)) {
-            Ok(changed) => changes = changed,
+            Ok(of_members) => changes = of_members,
             Err(HypergraphError::Cycle { .. }) => {}
             Err(other) => panic!("{other}"),
         },

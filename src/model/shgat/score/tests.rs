@@ -20,10 +20,11 @@ fn sample() -> (Sample, Parameters, Array2<f32>) {
     (sample, parameters, intents)
 }
 
-fn scorer(sample: &Sample, parameters: &Parameters, switches: &Switches) -> Scorer {
-    let enriched = match switches.message_passing {
-        true => Enriched::new(&sample.graph, &sample.vectors, parameters, 1),
-        false => Enriched::unchanged(&sample.vectors),
+fn scorer(sample: &Sample, parameters: &Parameters, switches: Switches) -> Scorer {
+    let enriched = if switches.message_passing {
+        Enriched::new(&sample.graph, &sample.vectors, parameters, 1)
+    } else {
+        Enriched::unchanged(&sample.vectors)
     };
     Scorer::new(&sample.graph, &enriched, &sample.features, parameters, switches)
 }
@@ -41,11 +42,11 @@ fn the_logit_of_training_is_the_score_of_serving() {
         Switches { temporal: false, ..all },
     ] {
         let ground = Ground::new(&sample.graph, sample.vectors.clone(), &sample.features);
-        let weights = ScoreWeights::new(&parameters, &switches);
-        let candidates = ground.candidates(&ground.enrich(&parameters, &switches, 1, None));
+        let weights = ScoreWeights::new(&parameters, switches);
+        let candidates = ground.candidates(&ground.enrich(&parameters, switches, 1, None));
         let queries = Queries::new(intents.clone(), &weights, 1);
         let logits = candidates.map(|candidates| candidates.logits(&queries, &weights, 1).values);
-        let scorer = scorer(&sample, &parameters, &switches);
+        let scorer = scorer(&sample, &parameters, switches);
         for (row, intent) in intents.rows().into_iter().enumerate() {
             let intent = intent.to_slice().unwrap();
             let served = [scorer.tool_scores(intent), scorer.capability_scores(intent)];
@@ -63,13 +64,13 @@ fn the_logit_of_training_is_the_score_of_serving() {
 #[test]
 fn rankings_hold_all_nodes_of_their_level_in_order() {
     let (sample, parameters, intents) = sample();
-    let scorer = scorer(&sample, &parameters, &Switches::default());
+    let scorer = scorer(&sample, &parameters, Switches::default());
     let intent = intents.row(0).to_slice().unwrap().to_vec();
-    let (tools, scores) = (scorer.score_all_tools(&intent), scorer.tool_scores(&intent));
+    let (tools, by_row) = (scorer.score_all_tools(&intent), scorer.tool_scores(&intent));
     assert!(tools.is_sorted_by(|a, b| a.score >= b.score) && tools.len() == 60);
     for scored in &tools {
         let Tool(row) = scored.node else { panic!("a capability among tools") };
-        assert_eq!((scored.score, scored.level), (scores[row], sample.graph.tool_level(row)));
+        assert_eq!((scored.score, scored.level), (by_row[row], sample.graph.tool_level(row)));
         let logit = scored.heads.iter().sum::<f32>() + scorer.weights.offset;
         assert!((logit.sigmoid() - scored.score).abs() < 1e-5, "the parts make the score");
     }
@@ -91,7 +92,7 @@ fn the_success_of_a_path_weighs_later_nodes_more() {
     assert!((path_success([0.2, 0.8].into_iter()) - 0.56).abs() < 1e-6);
     assert_eq!(path_success(std::iter::empty()), 0.5);
     let (sample, parameters, intents) = sample();
-    let scorer = scorer(&sample, &parameters, &Switches::default());
+    let scorer = scorer(&sample, &parameters, Switches::default());
     let intent = intents.row(3).to_slice().unwrap();
     assert_eq!(scorer.predict_path_success(intent, &[]), 0.5);
     assert_eq!(scorer.predict_path_success(intent, &[Tool(99)]), 0.5);
@@ -103,7 +104,7 @@ fn the_success_of_a_path_weighs_later_nodes_more() {
 #[test]
 fn target_mass_is_the_chance_that_the_target_contains_a_tool() {
     let (sample, parameters, intents) = sample();
-    let scorer = scorer(&sample, &parameters, &Switches::default());
+    let scorer = scorer(&sample, &parameters, Switches::default());
     let mass = scorer.target_mass(intents.row(0).to_slice().unwrap());
     assert!(mass.iter().all(|mass| (0.0..=1.0 + 1e-5).contains(mass)));
     let alone = (0..60).find(|tool| sample.graph.parents(Tool(*tool)).is_empty()).unwrap();
@@ -114,8 +115,8 @@ fn target_mass_is_the_chance_that_the_target_contains_a_tool() {
 fn a_tool_without_a_vector_is_scored_by_the_other_heads() {
     let (mut sample, parameters, intents) = sample();
     sample.vectors.tools.row_mut(0).fill(0.0);
-    let scorer = scorer(&sample, &parameters, &Switches { message_passing: false, ..Switches::default() });
-    let scored = scorer.score_all_tools(intents.row(0).to_slice().unwrap());
-    let first = scored.iter().find(|scored| scored.node == Tool(0)).unwrap();
+    let scorer = scorer(&sample, &parameters, Switches { message_passing: false, ..Switches::default() });
+    let tools = scorer.score_all_tools(intents.row(0).to_slice().unwrap());
+    let first = tools.iter().find(|scored| scored.node == Tool(0)).unwrap();
     assert!(first.heads[0] == 0.0 && first.score.is_finite());
 }

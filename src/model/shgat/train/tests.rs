@@ -38,9 +38,9 @@ fn training_ranks_unseen_traces_better_than_the_start() {
     let (before, after) = (trained.validations[0], trained.validations[trained.best_epoch.unwrap() + 1]);
     assert!(after > before + 0.1, "{:?}", trained.validations);
     assert!(trained.losses.last() < trained.losses.first(), "{:?}", trained.losses);
-    let [tools, _] = measure(&unseen.part(), &trained.parameters, &Switches::default(), 1);
+    let [tools, _] = measure(&unseen.part(), &trained.parameters, Switches::default(), 1);
     let start = Parameters::new(Shape::new(32, 4), 4);
-    let [tools_before, _] = measure(&unseen.part(), &start, &Switches::default(), 1);
+    let [tools_before, _] = measure(&unseen.part(), &start, Switches::default(), 1);
     assert!(tools.recall_at_5 > tools_before.recall_at_5 + 0.1, "{tools:?} {tools_before:?}");
 }
 
@@ -76,7 +76,7 @@ fn every_trace_is_learnt_from_or_counted() {
 fn priorities_are_the_surprises_of_the_new_parameters() {
     let world = World::new(60, 5);
     let (trained, priorities) = run(&world, &[], &Settings { epochs: 3, ..Settings::default() });
-    let predicted = path_successes(&world.part(), &trained.parameters, &Switches::default(), 1);
+    let predicted = path_successes(&world.part(), &trained.parameters, Switches::default(), 1);
     for (trace, predicted) in world.traces.iter().zip(predicted) {
         let outcome = if trace.succeeded { 1.0 } else { 0.0_f32 };
         assert!((priorities.get(trace.id) - (outcome - predicted).abs().clamp(0.01, 1.0)).abs() < 1e-6);
@@ -133,7 +133,7 @@ fn failures_lower_the_prediction_of_their_nodes() {
         trace.succeeded = row % 2 == 0;
     }
     let (trained, _) = run(&world, &[], &Settings { epochs: 10, batch: 32, ..Settings::default() });
-    let predicted = path_successes(&world.part(), &trained.parameters, &Switches::default(), 1);
+    let predicted = path_successes(&world.part(), &trained.parameters, Switches::default(), 1);
     let mean = |succeeded: bool| {
         let of = world.traces.iter().zip(&predicted).filter(|(trace, _)| trace.succeeded == succeeded);
         let (sum, count) = of.fold((0.0, 0.0_f32), |(sum, count), (_, predicted)| (sum + predicted, count + 1.0));
