@@ -43,25 +43,34 @@ impl<R: Real> Question<'_, R> {
 
     /// The softmax term: its mean over the nodes of the path.
     fn rank(&self, row: &[R], by_logit: &mut [R]) -> R {
-        let corrected: Vec<R> = match self.corrections {
-            [] => row.to_vec(),
-            corrections => row.iter().zip(corrections).map(|(logit, correction)| *logit + *correction).collect(),
-        };
-        let all = log_sum_exp(corrected.iter().copied());
-        for (to, logit) in by_logit.iter_mut().zip(&corrected) {
-            *to = (*logit - all).exp();
+        // The exponentials of all logits, divided by the largest.
+        let mut grown = row.to_vec();
+        for (logit, correction) in grown.iter_mut().zip(self.corrections) {
+            *logit += *correction;
+        }
+        let highest = grown.iter().copied().fold(grown[0], |highest, logit| if logit > highest { logit } else { highest });
+        for logit in &mut grown {
+            *logit -= highest;
+        }
+        R::exp_of_negatives(&mut grown);
+        let all: R = grown.iter().copied().sum();
+        for (to, grown) in by_logit.iter_mut().zip(&grown) {
+            *to = *grown / all;
         }
         let share = R::ONE / count(self.targets.len());
         let mut value = R::ZERO;
         for right in self.targets {
+            let wanted: R = right.iter().map(|at| grown[*at as usize]).sum();
             if self.succeeded {
-                let wanted = log_sum_exp(right.iter().map(|at| corrected[*at as usize]));
-                value += share * (all - wanted);
+                value += share * (all / wanted).ln();
                 for at in right {
-                    by_logit[*at as usize] -= share * (corrected[*at as usize] - wanted).exp();
+                    by_logit[*at as usize] -= share * grown[*at as usize] / wanted;
                 }
+            } else if right.len() < grown.len() {
+                value += share * repel(right, &grown, all, share, by_logit);
             } else {
-                value += share * repel(right, &corrected, all, share, by_logit);
+                // Without other candidates there is nothing to prefer.
+                by_logit.fill(R::ZERO);
             }
         }
         value
@@ -74,26 +83,24 @@ impl<R: Real> Question<'_, R> {
         }
         let mut named = vec![false; row.len()];
         self.targets.iter().flatten().for_each(|at| named[*at as usize] = true);
+        // e^-|x|, from which both the cost of an answer x and its derivative follow.
+        let mut fallen: Vec<R> =
+            row.iter().map(|logit| *logit + self.offset).map(|x| if x > R::ZERO { -x } else { x }).collect();
+        R::exp_of_negatives(&mut fallen);
         let share = self.calibration / count(self.targets.len());
         let (mut value, mut by_offset) = (R::ZERO, R::ZERO);
-        for (at, (logit, to)) in row.iter().zip(by_logit).enumerate() {
+        for (at, ((logit, fallen), to)) in row.iter().zip(fallen).zip(by_logit).enumerate() {
             let answer = *logit + self.offset;
-            let by = match (named[at], self.succeeded) {
-                (true, true) => {
-                    value += share * (-answer).softplus();
-                    share * (answer.sigmoid() - R::ONE)
-                }
-                (true, false) => {
-                    value += share * answer.softplus();
-                    share * answer.sigmoid()
-                }
-                (false, true) => {
-                    let times = self.corrections.get(at).map_or(R::ONE, |correction| correction.exp());
-                    value += share * times * answer.softplus();
-                    share * times * answer.sigmoid()
-                }
+            let weight = match (named[at], self.succeeded) {
+                (true, _) => share,
+                (false, true) => self.corrections.get(at).map_or(share, |correction| share * correction.exp()),
                 (false, false) => continue,
             };
+            let yes = if answer > R::ZERO { R::ONE / (R::ONE + fallen) } else { fallen / (R::ONE + fallen) };
+            let wanted = named[at] && self.succeeded;
+            let wrong_side = if wanted { -answer } else { answer };
+            value += weight * (ln_1p(fallen) + if wrong_side > R::ZERO { wrong_side } else { R::ZERO });
+            let by = weight * if wanted { yes - R::ONE } else { yes };
             *to += by;
             by_offset += by;
         }
@@ -101,27 +108,21 @@ impl<R: Real> Question<'_, R> {
     }
 }
 
-/// `-ln (1 - p(T))`; without other candidates there is nothing to prefer.
-fn repel<R: Real>(right: &[u32], corrected: &[R], all: R, share: R, by_logit: &mut [R]) -> R {
+/// `-ln (1 - p(T))` from the exponentials of the logits and their sum.
+fn repel<R: Real>(right: &[u32], grown: &[R], all: R, share: R, by_logit: &mut [R]) -> R {
     let is_right = |at: usize| right.iter().any(|right| *right as usize == at);
-    if right.len() == corrected.len() {
-        by_logit.fill(R::ZERO);
-        return R::ZERO;
-    }
-    let others = log_sum_exp(corrected.iter().enumerate().filter(|(at, _)| !is_right(*at)).map(|(_, logit)| *logit));
-    for (at, (to, logit)) in by_logit.iter_mut().zip(corrected).enumerate() {
+    let others: R = grown.iter().enumerate().filter(|(at, _)| !is_right(*at)).map(|(_, grown)| *grown).sum();
+    for (at, (to, grown)) in by_logit.iter_mut().zip(grown).enumerate() {
         if !is_right(at) {
-            *to -= share * (*logit - others).exp();
+            *to -= share * *grown / others;
         }
     }
-    all - others
+    (all / others).ln()
 }
 
-fn log_sum_exp<R: Real>(values: impl Iterator<Item = R> + Clone) -> R {
-    let Some(highest) = values.clone().reduce(|highest, value| if value > highest { value } else { highest }) else {
-        return R::ZERO;
-    };
-    highest + values.map(|value| (value - highest).exp()).sum::<R>().ln()
+/// ln(1 + x) for x from 0 to 1. Most candidates are far from being an answer, where three terms of the series are exact enough.
+fn ln_1p<R: Real>(x: R) -> R {
+    if x < R::from_f64(1e-4) { x * (R::ONE - x * (R::from_f64(0.5) - x * R::from_f64(1.0 / 3.0))) } else { (R::ONE + x).ln() }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^52 nodes")]

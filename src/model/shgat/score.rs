@@ -8,7 +8,7 @@ use super::Switches;
 use super::batch::tools_below;
 use super::features::{Features, HeadValues};
 use super::forward::Enriched;
-use super::hypergraph::{Hypergraph, Node};
+use super::hypergraph::{Hypergraph, Node, number};
 use super::logits::{fixed_logits, normalise};
 use super::parameters::Parameters;
 use super::product::times;
@@ -92,9 +92,14 @@ impl Scorer {
 
     /// All tools, the best first.
     pub fn score_all_tools(&self, intent: &[f32]) -> Vec<Scored> {
-        let logits = self.tools.logits(&self.project(intent), &self.weights);
-        let scored = logits.into_iter().zip(&self.tool_levels).enumerate();
-        rank(scored.map(|(row, (logit, level))| self.tools.scored(Node::Tool(row), *level, logit, &self.weights)).collect())
+        self.score_top_tools(intent, usize::MAX)
+    }
+
+    /// The `count` best tools, the best first. Less work than ranking all of them.
+    pub fn score_top_tools(&self, intent: &[f32], count: usize) -> Vec<Scored> {
+        let rows: Vec<u32> = (0..number(self.tool_levels.len())).collect();
+        let scored = self.tools.rank(&rows, count, &self.project(intent), &self.weights);
+        scored.into_iter().map(|(row, part)| part.of(Node::Tool(row), self.tool_levels[row])).collect()
     }
 
     /// All capabilities, the best first.
@@ -151,13 +156,10 @@ impl Scorer {
     }
 
     fn score_capabilities(&self, intent: &[f32], wanted: impl Fn(usize) -> bool) -> Vec<Scored> {
-        let query = self.project(intent);
         let of_level = self.capability_levels.iter().enumerate().filter(|(_, level)| wanted(**level));
-        let scored = of_level.map(|(row, level)| {
-            let logit = self.capabilities.logit(row, &query, &self.weights);
-            self.capabilities.scored(Node::Capability(row), Some(*level), logit, &self.weights)
-        });
-        rank(scored.collect())
+        let rows: Vec<u32> = of_level.map(|(row, _)| number(row)).collect();
+        let scored = self.capabilities.rank(&rows, usize::MAX, &self.project(intent), &self.weights);
+        scored.into_iter().map(|(row, part)| part.of(Node::Capability(row), Some(self.capability_levels[row]))).collect()
     }
 
     /// The projected intent, of length one.
@@ -188,32 +190,56 @@ impl Kind {
         (0..self.fixed.len()).map(|row| self.logit(row, query, weights)).collect()
     }
 
-    fn scored(&self, node: Node, level: Option<usize>, logit: f32, weights: &ScoreWeights<f32>) -> (f32, Scored) {
-        let (Node::Tool(row) | Node::Capability(row)) = node;
-        let structure = weights.factor(1) * self.heads.structure[row];
-        let temporal = weights.factor(2) * self.heads.temporal[row];
-        (logit, Scored { node, level, score: logit.sigmoid(), heads: [logit - self.fixed[row], structure, temporal] })
+    /// The `count` best of some rows, with the parts of their scores.
+    fn rank(&self, rows: &[u32], count: usize, query: &[f32], weights: &ScoreWeights<f32>) -> Vec<(usize, Parts)> {
+        let logits = self.logits(query, weights);
+        let ranked = best(rows, &logits, count, |row| logits[row] - self.fixed[row]);
+        let parts = |row: usize| {
+            let logit = logits[row];
+            let structure = weights.factor(1) * self.heads.structure[row];
+            let temporal = weights.factor(2) * self.heads.temporal[row];
+            Parts { score: logit.sigmoid(), heads: [logit - self.fixed[row], structure, temporal] }
+        };
+        ranked.into_iter().map(|row| (row, parts(row))).collect()
     }
 }
 
-/// The best first: by logit, which unlike its sigmoid is never rounded to 1; equal ones by semantic part, then by node.
-fn rank(scored: Vec<(f32, Scored)>) -> Vec<Scored> {
-    // One number per node is several times faster to sort than the nodes: the logit in an order of whole numbers, then the place.
+/// A score and what it is made of.
+struct Parts {
+    score: f32,
+    heads: [f32; 3],
+}
+
+impl Parts {
+    const fn of(&self, node: Node, level: Option<usize>) -> Scored {
+        Scored { node, level, score: self.score, heads: self.heads }
+    }
+}
+
+/// The rows of the best logits, at most `count`, the best first: by logit, which unlike its sigmoid is never rounded to 1; equal ones by
+/// `semantic` part, then by row.
+fn best(rows: &[u32], logits: &[f32], count: usize, semantic: impl Fn(usize) -> f32) -> Vec<usize> {
+    // One number per node sorts several times faster than the nodes: the logit in an order of whole numbers, then the place.
     let descending = |logit: f32| {
         let bits = logit.to_bits();
         u64::from(if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits })
     };
-    let key = |(place, (logit, _)): (usize, &(f32, Scored))| descending(*logit) << 32 | place as u64;
-    let mut order: Vec<u64> = scored.iter().enumerate().map(key).collect();
+    let mut order: Vec<u64> = rows.iter().map(|row| descending(logits[*row as usize]) << 32 | u64::from(*row)).collect();
+    if count < order.len() {
+        // Equal logits at the cut stay together until they are in order.
+        let (_, last, _) = order.select_nth_unstable(count);
+        let last = *last >> 32;
+        order.retain(|key| key >> 32 <= last);
+    }
     order.sort_unstable();
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is the place")]
-    let place = |key: &u64| (*key as u32) as usize;
-    let mut ranked: Vec<Scored> = order.iter().map(|key| scored[place(key)].1).collect();
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is the row")]
+    let mut ranked: Vec<usize> = order.iter().map(|key| *key as u32 as usize).collect();
     let mut start = 0;
     for equal in order.chunk_by(|a, b| a >> 32 == b >> 32) {
-        ranked[start..start + equal.len()].sort_by(|a, b| b.heads[0].total_cmp(&a.heads[0]));
+        ranked[start..start + equal.len()].sort_by(|a, b| semantic(*b).total_cmp(&semantic(*a)));
         start += equal.len();
     }
+    ranked.truncate(count);
     ranked
 }
 

@@ -88,6 +88,22 @@ fn rankings_hold_all_nodes_of_their_level_in_order() {
 }
 
 #[test]
+fn the_best_few_are_the_first_of_all() {
+    let (sample, parameters, intents) = sample();
+    let scorer = scorer(&sample, &parameters, Switches::default());
+    let intent = intents.row(2).to_slice().unwrap();
+    let all = scorer.score_all_tools(intent);
+    for count in [0, 1, 7, 59, 60, 100] {
+        assert_eq!(scorer.score_top_tools(intent, count), all[..count.min(60)]);
+    }
+    // Equal logits: by semantic part, then by row; the cut does not change that.
+    let (rows, logits, semantic) = ([0, 1, 2, 3, 4], [0.5, 1.0, 0.5, 0.5, -2.0], [0.1, 0.0, 0.4, 0.1, 0.0]);
+    for count in 0..=5 {
+        assert_eq!(best(&rows, &logits, count, |row| semantic[row]), [1, 2, 0, 3, 4][..count]);
+    }
+}
+
+#[test]
 fn the_success_of_a_path_weighs_later_nodes_more() {
     assert!((path_success([0.2, 0.8].into_iter()) - 0.56).abs() < 1e-6);
     assert_eq!(path_success(std::iter::empty()), 0.5);
