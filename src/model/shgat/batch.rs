@@ -26,6 +26,15 @@ pub(crate) struct Ground<R> {
     capabilities: HeadValues<R>,
     /// For every capability those with the same tools, itself included.
     equivalents: Vec<Vec<u32>>,
+    /// For every tool the capabilities that come down to it.
+    containing: Vec<Vec<u32>>,
+}
+
+/// What one trace asks of the candidates of one kind, by column.
+#[derive(Debug, Default)]
+struct Asked {
+    targets: Vec<Vec<u32>>,
+    named: Vec<u32>,
 }
 
 /// How a batch is turned into a loss.
@@ -72,6 +81,7 @@ impl<R: Real> Ground<R> {
             tools: features.of_tools(graph.tools()),
             capabilities: features.of_capabilities(graph.capabilities()),
             equivalents: equivalents(graph),
+            containing: containing(graph),
         }
     }
 
@@ -108,8 +118,8 @@ impl<R: Real> Ground<R> {
         let kinds = [(&enriched.tools, &self.tools), (&enriched.capabilities, &self.capabilities)];
         let mut by_vector = Vec::new();
         for (kind, ((vectors, heads), choice)) in kinds.into_iter().zip(&batch.choices).enumerate() {
-            let targets: Vec<Vec<Vec<u32>>> = batch.rows.iter().map(|row| self.columns(kind, row.path, choice)).collect();
-            if targets.iter().all(Vec::is_empty) {
+            let asked: Vec<Asked> = batch.rows.iter().map(|row| self.asked(kind, row.path, choice)).collect();
+            if asked.iter().all(|asked| asked.targets.is_empty()) {
                 by_vector.push(Array2::from_elem(vectors.raw_dim(), R::ZERO));
                 continue;
             }
@@ -119,7 +129,7 @@ impl<R: Real> Ground<R> {
             };
             let logits = candidates.logits(&queries, &weights, threads);
             let mut by_logit = logits.values.clone();
-            value += ask(&mut by_logit, &targets, &batch.rows, choice, (terms, weights.offset), |by_offset| {
+            value += ask(&mut by_logit, &asked, &batch.rows, choice, (terms, weights.offset), |by_offset| {
                 gradient[parameters.range(Group::Offset).start] += by_offset;
             });
             let by_candidate = candidates.backward(&logits, by_logit.view(), (&weights, &mut by_factor), &mut queries, threads);
@@ -146,15 +156,27 @@ impl<R: Real> Ground<R> {
         path.iter().filter_map(rows).collect()
     }
 
-    /// The same by column of the chosen candidates.
-    fn columns(&self, kind: usize, path: &[Node], choice: &Choice) -> Vec<Vec<u32>> {
-        let mut targets = self.targets(kind, path);
-        if let Choice::Drawn { rows, .. } = choice {
-            for at in targets.iter_mut().flatten() {
-                *at = number(rows.binary_search(at).expect("every target is a candidate"));
+    /// What a trace asks. A tool of its path asks for the capabilities that contain it as well as for itself: so a trace teaches which
+    /// capabilities are near its intent even if none has just its tools.
+    fn asked(&self, kind: usize, path: &[Node], choice: &Choice) -> Asked {
+        let column = |row: &u32| match choice {
+            Choice::All => Some(*row),
+            Choice::Drawn { rows, .. } => rows.binary_search(row).ok().map(number),
+        };
+        let columns = |rows: &[u32]| rows.iter().filter_map(column).collect::<Vec<u32>>();
+        let mut targets: Vec<Vec<u32>> = self.targets(kind, path).iter().map(|right| columns(right)).collect();
+        let mut named: Vec<u32> = targets.iter().flatten().copied().collect();
+        named.sort_unstable();
+        named.dedup();
+        if kind == 1 {
+            for node in path {
+                if let Node::Tool(tool) = node {
+                    targets.push(columns(&self.containing[*tool]));
+                }
             }
+            targets.retain(|right| !right.is_empty());
         }
-        targets
+        Asked { targets, named }
     }
 
     /// The candidates for a batch: all of a kind, or above `all_max` its targets and `drawn` others.
@@ -193,7 +215,7 @@ fn draw(count: usize, targets: BTreeSet<u32>, drawn: usize, random: &mut Random)
 /// The mean loss of the rows of logits, which become its gradient.
 fn ask<R: Real>(
     logits: &mut Array2<R>,
-    targets: &[Vec<Vec<u32>>],
+    asked: &[Asked],
     rows: &[Row],
     choice: &Choice,
     (terms, offset): (&Terms, R),
@@ -207,16 +229,17 @@ fn ask<R: Real>(
         Choice::Drawn { corrections, .. } => corrections.iter().map(|value| R::from_f64(*value)).collect(),
     };
     let mut value = R::ZERO;
-    for ((mut logits, targets), row) in logits.rows_mut().into_iter().zip(targets).zip(rows) {
+    for ((mut logits, asked), row) in logits.rows_mut().into_iter().zip(asked).zip(rows) {
         let logits = logits.as_slice_mut().expect("rows in order");
-        if targets.is_empty() {
+        if asked.targets.is_empty() {
             logits.fill(R::ZERO);
             continue;
         }
         let weight = share * number(if row.succeeded { row.weight } else { row.weight * terms.failure_weight });
         let calibration = number(terms.calibration);
         let (succeeded, corrections) = (row.succeeded, &corrections[..]);
-        let loss = Question { targets, succeeded, weight, calibration, offset, corrections }.answer(logits);
+        let (targets, named) = (&asked.targets[..], &asked.named[..]);
+        let loss = Question { targets, named, succeeded, weight, calibration, offset, corrections }.answer(logits);
         value += loss.value;
         add_by_offset(loss.by_offset);
     }
@@ -244,6 +267,17 @@ fn equivalents(graph: &Hypergraph) -> Vec<Vec<u32>> {
         tools => classes[tools].clone(),
     };
     tools.iter().enumerate().map(class).collect()
+}
+
+/// For every tool the capabilities that contain it, directly or through others, ascending.
+fn containing(graph: &Hypergraph) -> Vec<Vec<u32>> {
+    let mut containing = vec![Vec::new(); graph.tools()];
+    for (capability, tools) in tools_below(graph).iter().enumerate() {
+        for tool in tools {
+            containing[*tool as usize].push(number(capability));
+        }
+    }
+    containing
 }
 
 /// The tools that every capability contains, directly or through others, ascending.

@@ -1,17 +1,20 @@
 //! The loss of one intent against the candidates of one kind.
 //!
-//! Every node of the path is an example with a set T of right candidates: itself and what is equivalent to it. With p the softmax over all
-//! candidates, a success costs `-ln p(T)` and a failure `-ln (1 - p(T))`: a failure pushes away what a success draws near, for every
-//! logit. To make `sigmoid(logit + offset)` a probability, a second term counts each candidate as a yes-or-no question: the nodes of a
-//! successful path are a yes and the other candidates a no, the nodes of a failed path are a no and the others are not asked.
+//! Every example has a set T of right candidates: a node of the path and what is equivalent to it, or the capabilities that contain a
+//! tool of the path. With p the softmax over all candidates, a success costs `-ln p(T)` and a failure `-ln (1 - p(T))`: a failure pushes
+//! away what a success draws near, for every logit. To make `sigmoid(logit + offset)` a probability, a second term counts each candidate
+//! as a yes-or-no question: the nodes of a successful path are a yes and the other candidates a no, the nodes of a failed path are a no
+//! and the others are not asked.
 
 use super::real::Real;
 
 /// What the loss of one intent is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Question<'a, R> {
-    /// The right candidates of every node of the path, by column.
+    /// The right candidates of every example, by column.
     pub(crate) targets: &'a [Vec<u32>],
+    /// The candidates that the path names, by column: a yes or a no of their own.
+    pub(crate) named: &'a [u32],
     pub(crate) succeeded: bool,
     /// What multiplies the whole loss.
     pub(crate) weight: R,
@@ -41,7 +44,7 @@ impl<R: Real> Question<'_, R> {
         Loss { value: self.weight * (value + calibration), by_offset: self.weight * by_offset }
     }
 
-    /// The softmax term: its mean over the nodes of the path.
+    /// The softmax term: its mean over the examples.
     fn rank(&self, row: &[R], by_logit: &mut [R]) -> R {
         // The exponentials of all logits, divided by the largest.
         let mut grown = row.to_vec();
@@ -78,16 +81,16 @@ impl<R: Real> Question<'_, R> {
 
     /// The term of yes-or-no questions and its gradient by the offset.
     fn calibrate(&self, row: &[R], by_logit: &mut [R]) -> (R, R) {
-        if self.calibration == R::ZERO {
+        if self.calibration == R::ZERO || self.named.is_empty() {
             return (R::ZERO, R::ZERO);
         }
         let mut named = vec![false; row.len()];
-        self.targets.iter().flatten().for_each(|at| named[*at as usize] = true);
+        self.named.iter().for_each(|at| named[*at as usize] = true);
         // e^-|x|, from which both the cost of an answer x and its derivative follow.
         let mut fallen: Vec<R> =
             row.iter().map(|logit| *logit + self.offset).map(|x| if x > R::ZERO { -x } else { x }).collect();
         R::exp_of_negatives(&mut fallen);
-        let share = self.calibration / count(self.targets.len());
+        let share = self.calibration / count(self.named.len());
         let (mut value, mut by_offset) = (R::ZERO, R::ZERO);
         for (at, ((logit, fallen), to)) in row.iter().zip(fallen).zip(by_logit).enumerate() {
             let answer = *logit + self.offset;
@@ -136,7 +139,15 @@ mod tests {
     use super::*;
 
     fn question(targets: &[Vec<u32>], succeeded: bool) -> Question<'_, f64> {
-        Question { targets, succeeded, weight: 0.7, calibration: 0.5, offset: -0.4, corrections: &[] }
+        Question {
+            targets,
+            named: targets.first().map_or(&[], |right| right),
+            succeeded,
+            weight: 0.7,
+            calibration: 0.5,
+            offset: -0.4,
+            corrections: &[],
+        }
     }
 
     const ROW: [f64; 5] = [0.3, -1.2, 2.0, 0.1, 0.9];

@@ -46,13 +46,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            epochs: 20,
-            patience: 4,
-            batch: 128,
-            learning_rate: 2e-3,
-            decay: 1e-3,
+            epochs: 30,
+            patience: 5,
+            batch: 64,
+            learning_rate: 1e-3,
+            decay: 1e-2,
             failure_weight: 0.5,
-            calibration: 0.1,
+            calibration: 0.3,
             candidates_max: 20_000,
             candidates_drawn: 4_096,
             seed: 1,

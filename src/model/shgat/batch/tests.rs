@@ -128,25 +128,30 @@ fn switched_off_parts_have_no_gradient_and_the_others_a_right_one() {
     }
 }
 
-/// The same trace, once as a success and once as a failure. Without the yes-or-no term the gradients point exactly apart.
+/// The same trace, once as a success and once as a failure. With one example and without the yes-or-no term the gradients point exactly
+/// apart; several terms are scaled differently, so their sums need not.
 #[test]
 fn flipping_the_outcome_flips_the_gradient() {
-    for path in 0..2 {
-        for (calibration, most) in [(0.0, -0.999_999), (0.3, -0.5)] {
-            let terms = Terms { calibration, ..terms() };
-            // One node, so that there is one target.
-            let one = |succeeded| {
-                let mut batch = batch(&[(path, succeeded, 1.0)]);
-                batch.rows[0].path = &batch.rows[0].path[..1];
-                batch
-            };
-            let (_, success) = gradient_of(&parameters(), &terms, || one(true));
-            let (_, failure) = gradient_of(&parameters(), &terms, || one(false));
-            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-            let cosine = dot(&success, &failure) / libm::sqrt(dot(&success, &success) * dot(&failure, &failure));
-            assert!(cosine < most, "path {path}, calibration {calibration}: {cosine}");
-        }
+    const ONE_NODE: &[Node] = &[Capability(2)];
+    for (path, calibration, most) in [(ONE_NODE, 0.0, -0.999_999), (ONE_NODE, 0.3, -0.5), (&PATHS[0][..1], 0.3, -0.5)] {
+        let terms = Terms { calibration, ..terms() };
+        let one = |succeeded| Batch { rows: vec![Row { path, succeeded, weight: 1.0 }], ..batch(&ALL[..1]) };
+        let (_, success) = gradient_of(&parameters(), &terms, || one(true));
+        let (_, failure) = gradient_of(&parameters(), &terms, || one(false));
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let cosine = dot(&success, &failure) / libm::sqrt(dot(&success, &success) * dot(&failure, &failure));
+        assert!(cosine < most, "{path:?}, calibration {calibration}: {cosine}");
     }
+}
+
+/// A tool of a path asks for the capabilities that contain it, of all levels, but does not name them.
+#[test]
+fn tools_ask_for_the_capabilities_that_contain_them() {
+    let (_, ground) = ground();
+    let asked = ground.asked(1, &[Tool(4), Capability(1), Tool(8)], &Choice::All);
+    assert_eq!((&asked.targets[..], &asked.named[..]), (&[vec![1, 2], vec![3, 4]][..], &[1, 2][..]));
+    let drawn = Choice::Drawn { rows: vec![1, 2, 4], corrections: vec![0.0; 3] };
+    assert_eq!(ground.asked(1, &[Tool(4)], &drawn).targets, [vec![2]]);
 }
 
 #[test]

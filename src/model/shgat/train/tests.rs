@@ -132,7 +132,8 @@ fn failures_lower_the_prediction_of_their_nodes() {
         let Capability(row) = trace.path[0] else { panic!("a capability comes first") };
         trace.succeeded = row % 2 == 0;
     }
-    let (trained, _) = run(&world, &[], &Settings { epochs: 10, batch: 32, ..Settings::default() });
+    let settings = Settings { epochs: 20, batch: 32, learning_rate: 2e-3, ..Settings::default() };
+    let (trained, _) = run(&world, &[], &settings);
     let predicted = path_successes(&world.part(), &trained.parameters, Switches::default(), 1);
     let mean = |succeeded: bool| {
         let of = world.traces.iter().zip(&predicted).filter(|(trace, _)| trace.succeeded == succeeded);
