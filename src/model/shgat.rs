@@ -24,6 +24,7 @@ mod product;
 mod real;
 pub mod sample;
 mod score;
+mod trace;
 mod train;
 mod weights;
 
@@ -37,7 +38,8 @@ pub use parameters::{Group, Parameters, Shape};
 pub use priority::{Draw, Priorities};
 pub use real::Real;
 pub use score::{Scored, Scorer, path_success};
-pub use train::{Part, Progress, Refused, Settings, Trace, Trained, train};
+pub use trace::{Part, Refused, Trace};
+pub use train::{Progress, Settings, Trained, train};
 
 /// What can be switched off to see what it is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::logits::Queries;
 use super::parameters::Parameters;
 use super::real::Real;
 use super::score::path_success;
-use super::train::Part;
+use super::trace::Part;
 use super::weights::ScoreWeights;
 
 /// The number of intents that are scored at a time.

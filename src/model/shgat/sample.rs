@@ -5,7 +5,7 @@ use ndarray::Array2;
 use super::features::{CapabilityFeatures, Features, ToolFeatures};
 use super::forward::Vectors;
 use super::hypergraph::{Hypergraph, Node};
-use super::train::Trace;
+use super::trace::Trace;
 use crate::random::Random;
 
 /// The sizes of a random hypergraph.

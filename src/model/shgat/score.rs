@@ -43,6 +43,7 @@ struct Kind {
 }
 
 /// `Scorer` answers for one state of the hypergraph and the parameters. Making one costs about as much as reading all vectors; keep it.
+/// An intent MUST have the length of the vectors.
 #[derive(Clone, Debug)]
 pub struct Scorer {
     weights: ScoreWeights<f32>,

@@ -3,6 +3,8 @@ use crate::shgat::hypergraph::Node::{Capability, Tool};
 use crate::shgat::measure::{measure, path_successes};
 use crate::shgat::parameters::Shape;
 use crate::shgat::sample::{Sample, Sizes};
+use crate::shgat::trace::Trace;
+use ndarray::Array2;
 
 struct World {
     sample: Sample,
@@ -12,7 +14,11 @@ struct World {
 
 impl World {
     fn new(traces: usize, seed: u64) -> Self {
-        let sample = Sample::new(Sizes { tools: 80, capabilities: 30, members: 4, dim: 32 }, 5);
+        Self::with(Sizes { tools: 80, capabilities: 30, members: 4, dim: 32 }, traces, seed)
+    }
+
+    fn with(sizes: Sizes, traces: usize, seed: u64) -> Self {
+        let sample = Sample::new(sizes, 5);
         let (intents, traces) = sample.traces(traces, seed);
         Self { sample, intents, traces }
     }
@@ -25,7 +31,7 @@ impl World {
 
 fn run(world: &World, validation: &[Part], settings: &Settings) -> (Trained, Priorities) {
     let mut priorities = Priorities::default();
-    let start = Parameters::new(Shape::new(32, 4), 0);
+    let start = Parameters::new(Shape::new(world.intents.ncols(), 4), 0);
     let trained = train(&[world.part()], validation, start, &mut priorities, settings, &mut |_| ControlFlow::Continue(()));
     (trained, priorities)
 }
@@ -46,7 +52,8 @@ fn training_ranks_unseen_traces_better_than_the_start() {
 
 #[test]
 fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
-    let world = World::new(150, 3);
+    // Large enough for products to be shared out.
+    let world = World::with(Sizes { tools: 600, capabilities: 60, members: 6, dim: 128 }, 150, 3);
     let settings = Settings { epochs: 2, ..Settings::default() };
     let (first, priorities) = run(&world, &[], &settings);
     for again in [settings, Settings { threads: 2, ..settings }] {
@@ -92,7 +99,7 @@ fn a_callback_sees_progress_and_ends_training() {
         seen.push((progress.epoch, progress.batch, progress.batches));
         if seen.len() < 8 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let start = Parameters::new(Shape::new(32, 4), 0);
+    let start = Parameters::new(Shape::new(world.intents.ncols(), 4), 0);
     let trained = train(&[world.part()], &[], start, &mut Priorities::default(), &settings, &mut stop);
     assert!(trained.interrupted && trained.losses.len() == 1 && trained.best_epoch == Some(0));
     // Five batches, the end of the epoch, and two batches of the next.
