@@ -19,6 +19,7 @@ pub mod random;
 mod real;
 mod softmax;
 pub mod training;
+pub mod shgat;
 pub mod training_set;
 mod unit_rows;
 
