@@ -137,7 +137,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(RankerWeights::from_bytes(&bytes[..length]), None, "{length}");
         }
-        let mut unknown = bytes.clone();
+        let mut unknown = bytes;
         let at = unknown.windows(10).position(|window| window == b"transition").unwrap();
         unknown[at] = b'x';
         assert_eq!(RankerWeights::from_bytes(&unknown), None);

@@ -66,7 +66,7 @@ fn train_head(
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
     let settings = &settings.head;
-    let (head, report) = IntentHead::train(&data.set, settings, seed, observe)?;
+    let (trained, report) = IntentHead::train(&data.set, settings, seed, observe)?;
     if report.epochs > 0 {
         let parts = (CROSS_FIT_PARTS, report.epochs);
         IntentHead::cross_fit(&data.set, settings, parts, seed, observe, &mut |run, scores| held.add_head(run, scores))?;
@@ -82,7 +82,7 @@ fn train_head(
     Ok(Challenger {
         part: ModelPart::Head,
         signal: Signal::IntentHead,
-        bytes: head.to_bytes(),
+        bytes: trained.to_bytes(),
         report,
         settings: named(settings),
     })

@@ -192,7 +192,7 @@ impl TrainingResult<'_> {
             seed: self.seed,
             through_seq: self.state.applied(),
             intents_end: self.state.memory.next_number(),
-            embedding_model: self.state.vectors.model().map(|model| model.to_string()),
+            embedding_model: self.state.vectors.model().map(ToString::to_string),
             examples: self.examples.len() as u64,
             skipped: 0,
             settings: Vec::new(),
