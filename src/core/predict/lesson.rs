@@ -318,7 +318,7 @@ mod tests {
             let calls: Vec<Option<Node>> =
                 run[..step].iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
             let chances = Chances::new(&state, &evidence, &calls, &excluded);
-            SignalInputs::new(&state, &evidence, &chances).values(Candidate::Call(Node::tool(tool)))
+            SignalInputs::new(&state, &evidence, &chances, None).values(Candidate::Call(Node::tool(tool)))
         };
         let at = |values: [f64; SIGNALS], signal: Signal| values[signal as usize];
         assert!((at(values_of("pack", 0, 4), Signal::Words) - 1.0).abs() < 1e-6, "the only text with that word");

@@ -14,10 +14,9 @@ const EXAMPLES_MAX: usize = 400;
 /// Parts into which the examples are divided to measure weights on intents that they were not fitted to.
 const FOLDS: usize = 4;
 
-/// The weights of discover with and without the head, and how the two compare.
+/// The weights of discover with the head, and how they compare with those without.
 pub(super) struct DiscoverFit {
     pub(super) with_head: Weights,
-    pub(super) without_head: Weights,
     /// Quality with the head against quality without, on held-out intents.
     pub(super) head: Paired,
     /// The means of both.
@@ -36,7 +35,6 @@ impl DiscoverFit {
         let (challenger, champion) = (cross_validated(&with), cross_validated(&without));
         Some(Self {
             with_head: choose(&with),
-            without_head: choose(&without),
             head: Paired::new(&challenger, &champion),
             quality: [mean(&challenger), mean(&champion)],
         })
