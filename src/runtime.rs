@@ -33,6 +33,7 @@ use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::subject::Subjects;
 use crate::templates::{self, TemplateError, template_record};
+use crate::training::Trainer;
 use crate::views::{Latest, LatestSender, Views};
 use actors::Thread;
 use leases::Leases;
@@ -82,6 +83,8 @@ pub struct Runtime {
     pub bus: SharedBus,
     pub subjects: Subjects,
     pub snapshots: Arc<Keeper>,
+    /// The trainer of this process; `None` without the role, or if `trainer.enabled` is false.
+    pub trainer: Option<Trainer>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -162,6 +165,7 @@ impl Runtime {
             snapshots: Arc::clone(&self.snapshots),
             bus: Arc::clone(&self.bus),
             subjects: self.subjects.clone(),
+            trainer: self.trainer.clone(),
             metrics: Arc::clone(&self.metrics),
             clock: self.clock.clone(),
             takes_events: self.roles.contains(Role::Execution),
@@ -203,6 +207,8 @@ impl Runtime {
         let lease = leases.state(Role::Execution);
         let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
+        let has_trainer = config.trainer.enabled && roles.contains(Role::Trainer);
+        let trainer = has_trainer.then(|| Trainer::new(leases.state(Role::Trainer)));
         let runtime = Self {
             publisher,
             views,
@@ -214,6 +220,7 @@ impl Runtime {
             bus,
             subjects,
             snapshots,
+            trainer,
             metrics,
             clock,
             roles,

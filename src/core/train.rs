@@ -19,6 +19,7 @@ use super::event::{Event, ModelParameters, ModelPart, ModelPromoted, ModelTraine
 use super::state::State;
 use super::trained::{PIECE_BYTES, piece_count};
 pub use data::TrainingData;
+pub use pml_model::{Stage, TrainError};
 
 /// What is trained, and how.
 #[derive(Clone, Debug)]
