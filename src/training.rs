@@ -5,6 +5,7 @@
 mod change;
 mod memory;
 mod records;
+mod settings;
 mod status;
 
 use crate::core::event::ModelPart;
@@ -14,6 +15,7 @@ use crate::core::train::TrainSettings;
 pub(crate) use change::{ChangeError, change_record, promotion, rollback};
 pub(crate) use memory::memory_estimate;
 pub(crate) use records::{promotion_id, training_records};
+pub(crate) use settings::recorded_settings;
 pub use status::{EndedRun, RunVerdict, RunningRun, Trainer, TrainerStatus};
 
 /// A wish for a training run.

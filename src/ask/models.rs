@@ -9,7 +9,7 @@ use super::trained::{RunDto, ServingDto, TrainerDto, runs, serving};
 use crate::core::event::Outcome;
 use crate::core::predict::metrics::StepMetrics;
 use crate::core::predict::score::WINDOWS;
-use crate::core::predict::signals::Signal;
+use crate::core::predict::signals::{Signal, StepKind};
 use crate::core::state::State;
 use crate::training::TrainerStatus;
 
@@ -38,6 +38,9 @@ struct ModelDto {
     serving: bool,
     /// Examples the weights were learnt from.
     examples: u64,
+    /// The weights of the first step of an execution.
+    first_weights: BTreeMap<&'static str, f64>,
+    /// The weights of later steps.
     weights: BTreeMap<&'static str, f64>,
     /// The number of predictions served and scored, ever.
     scored: u64,
@@ -78,7 +81,10 @@ pub(crate) fn models(state: &State, trainer: Option<TrainerStatus>) -> ModelsAns
 
 fn ranker(state: &State) -> ModelDto {
     let predictor = &state.predictor;
-    let weights = predictor.logit.weights();
+    let weights = |step: StepKind| {
+        let weights = predictor.logit.weights(step);
+        Signal::ALL.into_iter().map(|signal| (signal.name(), weights[signal as usize])).collect()
+    };
     let window = |last: usize| {
         let StepMetrics { n, hit1, hit3, log_loss, calibration_error, .. } = predictor.scores.window(last);
         WindowDto { last, n, hit1, hit3, log_loss, calibration_error }
@@ -94,7 +100,8 @@ fn ranker(state: &State) -> ModelDto {
         version: predictor.logit.version(),
         serving: true,
         examples: predictor.logit.examples(),
-        weights: Signal::ALL.into_iter().map(|signal| (signal.name(), weights[signal as usize])).collect(),
+        first_weights: weights(StepKind::First),
+        weights: weights(StepKind::Later),
         scored: predictor.scores.total(),
         windows: WINDOWS.into_iter().map(window).collect(),
         thresholds,

@@ -10,10 +10,11 @@ use super::source::Source;
 use super::train::train_shown;
 use super::{LogLocation, Outcome};
 use crate::config::Config;
-use crate::core::event::{Event, ModelPart, ModelTrained, ModelVersion};
+use crate::core::event::{Event, ModelTrained, ModelVersion};
 use crate::core::id::Seq;
-use crate::core::train::{TrainSettings, TrainedPart};
+use crate::core::train::TrainedPart;
 use crate::history::Moment;
+use crate::training::recorded_settings;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -52,7 +53,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     if state.applied() != through {
         return Err(anyhow::anyhow!("the log does not hold the record {through} that the run was trained on").into());
     }
-    let settings = settings_of(&recorded);
+    let settings = recorded_settings(&recorded);
     output.note(&format!("training on the records up to {through} with seed {seed}"));
     let trained = train_shown(&state, &settings, seed, output)?;
     let parts: Vec<Value> = recorded.iter().map(|event| compare(event, &trained)).collect();
@@ -104,12 +105,6 @@ async fn recorded_parts(source: &Source, name: &RunName) -> anyhow::Result<Vec<M
         }
     }
     Ok(parts)
-}
-
-/// The settings of a recorded run: its parts, with the settings of this program. Others show as different in the comparison.
-fn settings_of(recorded: &[ModelTrained]) -> TrainSettings {
-    let parts = recorded.iter().map(|event| event.version.part()).filter(|part| *part != ModelPart::Ranker);
-    TrainSettings { parts: parts.collect(), ..TrainSettings::default() }
 }
 
 fn compare(recorded: &ModelTrained, trained: &[TrainedPart]) -> Value {

@@ -18,6 +18,8 @@ pub mod lesson;
 pub mod logit;
 pub mod metrics;
 mod packed;
+pub mod parts;
+pub mod ranker;
 pub mod score;
 pub mod signals;
 pub mod strategic;
@@ -34,11 +36,13 @@ use corpus::Corpus;
 use evidence::{Evidence, Excluded};
 use lesson::LessonSchedule;
 use logit::Logit;
+use parts::Parts;
 use score::ImpressionScores;
-use signals::{SignalInputs, Values};
+use signals::{SIGNALS, SignalInputs, StepKind, Values};
 use threshold::{Decision, Thresholds};
 
-/// `Predictor` holds what prediction keeps in the state. The digest leaves the corpus out: it is derived from other parts.
+/// `Predictor` holds what prediction keeps in the state. The digest leaves the corpus and the trained parts
+/// out: they are derived from other parts of the state.
 #[derive(Clone, Debug, Default)]
 pub struct Predictor {
     pub corpus: Corpus,
@@ -46,6 +50,22 @@ pub struct Predictor {
     pub lessons: LessonSchedule,
     pub thresholds: Thresholds,
     pub scores: ImpressionScores,
+    pub parts: Parts,
+}
+
+impl Predictor {
+    /// The weights that rank a kind of step: those fitted by the trainer, or while none serve, those learnt in the fold.
+    pub fn weights(&self, kind: StepKind) -> &[f64; SIGNALS] {
+        match self.parts.ranker() {
+            Some((_, fitted)) => fitted.weights(kind),
+            None => self.logit.weights(kind),
+        }
+    }
+
+    /// The name of those weights.
+    pub fn version(&self) -> String {
+        self.parts.ranker().map_or_else(|| self.logit.version(), |(version, _)| version.to_string())
+    }
 }
 
 impl Digestible for Predictor {
@@ -65,17 +85,18 @@ pub fn predict(state: &State, question: &Question, query: &PredictionQuery<'_>) 
 /// Predicts from evidence already computed: it depends on the intent only, so a live execution needs it once per view.
 pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<'_>) -> Prediction {
     let context: Vec<Option<Node>> = query.context.iter().map(|callee| state.find(callee)).collect();
-    let Predictor { logit, thresholds, .. } = &state.predictor;
+    let predictor = &state.predictor;
     let all = ranked(state, evidence, &context);
     let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
-    let threshold = thresholds.threshold(state, first.symbol(), query.mode, query.seed);
+    let threshold = predictor.thresholds.threshold(state, first.symbol(), query.mode, query.seed);
     // Where "done" is the only candidate, it says nothing.
     let decision = if p >= threshold && all.len() > 1 { Decision::Emit } else { Decision::Hold };
+    let weights = predictor.weights(StepKind::after(context.len()));
     let ranked = all.into_iter().take(query.k).map(|(candidate, p, values)| {
         let outcome = candidate.outcome(state);
-        Ranked { outcome, p, values, weights: *logit.weights() }
+        Ranked { outcome, p, values, weights: *weights }
     });
-    Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: logit.version(), threshold, decision }
+    Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: predictor.version(), threshold, decision }
 }
 
 /// Returns every candidate with its probability, the most likely first.
@@ -87,10 +108,11 @@ pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>
 fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
     let excluded = Excluded::default();
     let chances = Chances::new(state, evidence, context, &excluded);
-    let candidates = candidates::collect(state, evidence, &chances);
-    let inputs = SignalInputs::new(state, evidence, &chances);
+    let next = state.predictor.parts.next(state, evidence.vector(), context);
+    let candidates = candidates::collect(state, evidence, &chances, next.as_ref());
+    let inputs = SignalInputs::new(state, evidence, &chances, next.as_ref());
     let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();
-    let probabilities = state.predictor.logit.probabilities(&values);
+    let probabilities = logit::probabilities(state.predictor.weights(StepKind::after(context.len())), &values);
     let mut ranked: Vec<(Candidate, f64, Values)> =
         candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

@@ -20,6 +20,7 @@ use super::graph::transition::{Symbol, Transitions};
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
 use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
 use super::memory::Memory;
+use super::predict::corpus::VectorChange;
 use super::predict::{Predictor, lesson::apply_due_lessons};
 use super::seen::SeenIds;
 use super::template::Templates;
@@ -33,7 +34,7 @@ pub use rows::Counters;
 /// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
 /// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
 /// digest of a log to this number.
-pub const FOLD: u32 = 1;
+pub const FOLD: u32 = 2;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +130,7 @@ impl State {
         if before != now {
             let position = self.tools.intern(&registration.tool);
             self.predictor.corpus.set_tool_text(position, before.as_deref(), now.as_deref(), &self.vectors);
+            self.predictor.parts.tools_changed();
         }
         self.text_changed(before, now);
     }
@@ -137,7 +139,11 @@ impl State {
     pub fn apply_embedding(&mut self, embedding: &EmbeddingComputed) {
         self.vectors.apply(embedding);
         if let Some(hash) = TextHash::parse(&embedding.text_hash) {
-            self.predictor.corpus.update_vector(hash, &self.tools, &self.memory, &self.vectors);
+            match self.predictor.corpus.update_vector(hash, &self.tools, &self.memory, &self.vectors) {
+                VectorChange::Model => self.parts_changed(),
+                VectorChange::Tools => self.predictor.parts.tools_changed(),
+                VectorChange::NoTool => {}
+            }
         }
         apply_due_lessons(self);
     }

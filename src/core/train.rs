@@ -8,17 +8,25 @@
 //! Pure: the same state, settings and seed give the same events, bit for bit, on the same kind of machine. The caller runs it off the
 //! serving path, shows the progress and may stop it.
 
+mod baselines;
 mod data;
+mod discover;
+mod examples;
+mod fit;
+mod gate;
+mod run;
+mod verdict;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pml_model::{EncoderSettings, HeadSettings};
 
-use super::event::{Event, ModelParameters, ModelPart, ModelPromoted, ModelTrained};
+use super::event::{Event, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack, ModelTrained};
 use super::state::State;
 use super::trained::{PIECE_BYTES, piece_count};
 pub use data::TrainingData;
+pub(crate) use data::tool_rows;
 pub use pml_model::{Stage, TrainError};
 
 /// What is trained, and how.
@@ -55,16 +63,22 @@ pub type TrainObserver<'a> = dyn FnMut(TrainProgress) -> ControlFlow<()> + 'a;
 pub struct TrainedPart {
     pub event: ModelTrained,
     pub bytes: Vec<u8>,
+    /// Whether the version that serves now is to stop, because the accepted ranker does without the part.
+    pub retires: bool,
 }
 
 impl TrainedPart {
     /// What is recorded of it, in order: the run; and if it was accepted, its parameters and its promotion.
     pub fn events(&self) -> Vec<Event> {
         let mut events = vec![Event::ModelTrained(self.event.clone())];
+        let version = &self.event.version;
+        if self.retires {
+            let reason = "the new ranker does without it".to_owned();
+            events.push(Event::ModelRolledBack(ModelRolledBack { part: version.part(), to: None, reason }));
+        }
         if !self.event.accepted {
             return events;
         }
-        let version = &self.event.version;
         let pieces = u32::try_from(piece_count(self.event.size)).expect("sizes are limited");
         for (piece, bytes) in (0..).zip(self.bytes.chunks(PIECE_BYTES)) {
             let bytes: Arc<[u8]> = bytes.into();
@@ -84,6 +98,5 @@ pub fn train(
     seed: u64,
     observer: &mut TrainObserver<'_>,
 ) -> Result<Vec<TrainedPart>, pml_model::TrainError> {
-    let _ = (TrainingData::new(state), settings, seed, observer);
-    Ok(Vec::new())
+    Ok(run::train_all(state, settings, seed, observer)?.decide())
 }

@@ -12,6 +12,7 @@ use super::take::joined;
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
 use crate::core::predict::lesson::LessonSchedule;
+use crate::core::predict::parts::Parts;
 use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
@@ -67,9 +68,11 @@ fn predictor(fetched: &FetchedSnapshot, numbers: &CounterTable, state: &State) -
     let served = fetched.rows(predictions::PREDICTIONS, &[])?;
     let (open, scored) = (fetched.rows(predictions::OPEN_PREDICTIONS, &[])?, fetched.rows(predictions::SCORES, &[])?);
     let [traces, due, taken, next] = ["traces", "due", "taken", "next"].map(|name| numbers.get(&format!("lessons.{name}")));
+    let examples = [numbers.get("logit.first_examples")?, numbers.get("logit.later_examples")?];
     Ok(Predictor {
         corpus: Corpus::rebuild(&state.tools, &state.memory, &state.vectors),
-        logit: predictions::read_parameters(&parameters, numbers.get("logit.examples")?)?,
+        parts: Parts::new(&state.trained, state.vectors.model()),
+        logit: predictions::read_parameters(&parameters, examples)?,
         lessons: LessonSchedule::from_numbers([traces?, due?, taken?, next?]),
         thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,
         scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?)?,

@@ -29,6 +29,7 @@ fn event_id(event: &Event, through: &Record) -> RecordId {
         Event::ModelPromoted(promoted) => promotion_id(&promoted.version, through),
         Event::ModelParameters(piece) => derived(event.kind().name(), piece.version.as_str(), piece.piece, through),
         Event::ModelTrained(trained) => derived(event.kind().name(), trained.version.as_str(), 0, through),
+        Event::ModelRolledBack(rolled_back) => derived(event.kind().name(), rolled_back.part.name(), 0, through),
         other => unreachable!("a training run records no {}", other.kind()),
     }
 }

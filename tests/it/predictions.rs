@@ -255,6 +255,7 @@ fn served_predictions_are_scored_and_the_models_say_how_they_fared() {
     let model = &before["models"][0];
     assert_eq!((&model["scored"], &model["windows"][0]["n"], &model["serving"]), (&json!(0), &json!(0), &json!(true)));
     assert!(model["weights"]["transition"].as_f64() > Some(0.0), "{before}");
+    assert!(model["first_weights"]["words"].as_f64() > Some(0.0), "{before}");
     taught(&server);
     live_runs(&server, 4);
     let models =

@@ -1,8 +1,11 @@
-//! One training run: on a blocking thread, stopped on demand, recorded once.
+//! One training run: on a thread of its own, stopped on demand, recorded once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::TrainerParts;
 use super::schedule::record_at;
@@ -17,6 +20,8 @@ use crate::training::{RunVerdict, TrainRequest, memory_estimate, training_record
 
 /// Pause before a result is appended again that the log did not take. The ids are the same, so repeating is harmless.
 const APPEND_PAUSE: Duration = Duration::from_secs(5);
+/// How long a stopped run is waited for. A thread that takes longer, between two epochs, ends by itself and its result is dropped.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 const MEGABYTE: u64 = 1 << 20;
 
 /// How a run ended, and why if not by itself.
@@ -55,10 +60,39 @@ pub(super) async fn train_and_append(
 
 /// Trains on a thread of its own. A panic ends the run and not the actor, which would repeat it at once.
 async fn compute(parts: &TrainerParts, view: Arc<State>, request: &TrainRequest) -> Result<Vec<TrainedPart>, Ended> {
+    let failed = |problem: &str| (RunVerdict::Failed, Some(problem.to_owned()));
+    let (send, mut result) = oneshot::channel();
+    let work = training(parts, view, request);
+    let spawned = std::thread::Builder::new().name("pml-trainer".to_owned()).spawn(move || {
+        // Nobody waits for the result of a run that was stopped.
+        drop(send.send(work()));
+    });
+    if let Err(error) = spawned {
+        return Err(failed(&format!("no thread: {error}")));
+    }
+    let mut stop = parts.stop.clone();
+    let ended = tokio::select! {
+        ended = &mut result => Some(ended),
+        _ = stop.wait_for(|stop| *stop) => timeout(STOP_WAIT_MAX, &mut result).await.ok(),
+    };
+    match ended {
+        Some(Ok(Ok(result))) => Ok(result),
+        Some(Ok(Err(TrainError::Stopped))) | None => Err((RunVerdict::Stopped, None)),
+        Some(Ok(Err(error))) => Err(failed(&error.to_string())),
+        Some(Err(_)) => Err(failed("the training thread panicked")),
+    }
+}
+
+/// The work of the thread: trains, tells the progress after every epoch, and pauses.
+fn training(
+    parts: &TrainerParts,
+    view: Arc<State>,
+    request: &TrainRequest,
+) -> impl FnOnce() -> Result<Vec<TrainedPart>, TrainError> + Send + 'static {
     let (settings, seed) = (request.settings(), request.seed(view.applied()));
     let trainer = parts.trainer.clone();
     let mut throttle = Throttle::new(parts.settings.core_share, parts.stop.clone());
-    let work = move || {
+    move || {
         failpoint::pass("trainer.run");
         let mut observer = |progress: TrainProgress| {
             trainer.progress(progress);
@@ -66,12 +100,6 @@ async fn compute(parts: &TrainerParts, view: Arc<State>, request: &TrainRequest)
             if throttle.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         train(&view, &settings, seed, &mut observer)
-    };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(result)) => Ok(result),
-        Ok(Err(TrainError::Stopped)) => Err((RunVerdict::Stopped, None)),
-        Ok(Err(error)) => Err((RunVerdict::Failed, Some(error.to_string()))),
-        Err(_) => Err((RunVerdict::Failed, Some("the training thread panicked".to_owned()))),
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use pml_model::Next;
+
 use super::chances::Chances;
 use super::corpus::top;
 use super::evidence::Evidence;
@@ -14,6 +16,8 @@ use crate::state::State;
 /// Candidates per source, at most: the most frequent followers, of all runs and of near past intents; and the tools of the latter.
 const SUCCESSORS: usize = 24;
 const VOTED: usize = 24;
+/// Candidates of the recurrent encoder, the likeliest ones.
+const RECURRENT: usize = 8;
 
 /// An outcome that is ranked: a call, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +62,7 @@ impl Candidate {
 }
 
 /// Collects the candidates, in the order of the nodes, the end last.
-pub fn collect(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec<Candidate> {
+pub fn collect(state: &State, evidence: &Evidence, chances: &Chances<'_>, next: Option<&Next>) -> Vec<Candidate> {
     let mut nodes: BTreeSet<Node> = BTreeSet::new();
     let mut add = |best: Vec<(Node, f64)>| nodes.extend(best.into_iter().map(|(node, _)| node));
     add(top(chances.followers(), SUCCESSORS));
@@ -66,6 +70,8 @@ pub fn collect(state: &State, evidence: &Evidence, chances: &Chances<'_>) -> Vec
     // Only tools: most capabilities that past intents used were never called as a step.
     add(top(evidence.votes().filter(|(node, _)| matches!(node.kind(), NodeKind::Tool(_))), VOTED));
     nodes.extend(evidence.similar_tools().iter().map(|position| Node::tool(*position)));
+    let likeliest = next.map(|next| top((0..).zip(next.tools.iter().copied()), RECURRENT)).unwrap_or_default();
+    nodes.extend(likeliest.into_iter().map(|(position, _)| Node::tool(position)));
     nodes.retain(|node| is_offered(state, *node));
     nodes.into_iter().map(Candidate::Call).chain([Candidate::Done]).collect()
 }

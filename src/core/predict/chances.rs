@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidates::Candidate;
-use super::evidence::{Evidence, Excluded};
+use super::evidence::{Evidence, Excluded, VOTES_PRIOR};
 use crate::graph::transition::Symbol;
 use crate::graph::{Node, NodeKind};
 use crate::memory::CallSequence;
@@ -73,6 +73,8 @@ pub struct Chance {
     pub near: f64,
     /// The same, dominated by the very nearest intents.
     pub nearest: f64,
+    /// The share of near past runs in which it comes first among what this run has not called yet.
+    pub remaining: f64,
 }
 
 /// `Chances` computes the probability of every candidate for one step of one run.
@@ -86,6 +88,7 @@ pub struct Chances<'a> {
     after_two: Followers,
     near: Followers,
     nearest: Followers,
+    remaining: Followers,
 }
 
 impl<'a> Chances<'a> {
@@ -103,7 +106,9 @@ impl<'a> Chances<'a> {
             after_two: Followers::default(),
             near: Followers::default(),
             nearest: Followers::default(),
+            remaining: Followers::default(),
         };
+        chances.add_remaining(evidence);
         if let Some(last) = symbols.last().copied().flatten() {
             let before = symbols.len().checked_sub(2).and_then(|at| symbols[at]);
             chances.count_followers(before, last);
@@ -151,6 +156,24 @@ impl<'a> Chances<'a> {
         }
     }
 
+    /// Adds, for every near past run, its first call that this run has not made, or its end. A run counts more the more of the calls
+    /// so far it made too.
+    fn add_remaining(&mut self, evidence: &Evidence) {
+        let here: BTreeSet<Node> = self.context.iter().copied().flatten().collect();
+        for past in &evidence.near {
+            for sequence in &past.entry.sequences {
+                let open = sequence.calls.iter().find(|call| !here.contains(call));
+                let Some(symbol) = open.map(|call| Symbol::call(*call)).or(sequence.ended.then_some(Symbol::END)) else {
+                    continue;
+                };
+                let common = here.iter().filter(|call| sequence.calls.contains(call)).count();
+                let similarity = (count(common as u64) + 1.0) / (count(here.len() as u64) + 1.0);
+                let times = f64::from(sequence.times.min(RUNS_COUNTED));
+                self.remaining.add(symbol, past.weight_usual * times * similarity * similarity);
+            }
+        }
+    }
+
     /// The calls that followed the last call, with their counts.
     pub fn followers(&self) -> impl Iterator<Item = (Node, f64)> {
         self.after.calls()
@@ -174,7 +197,8 @@ impl<'a> Chances<'a> {
         let last = self.after.smoothed(symbol, any);
         let two = self.after_two.smoothed(symbol, last);
         let near = self.near.refined(symbol, two);
-        Chance { any, last, two, near, nearest: self.nearest.refined(symbol, near) }
+        let remaining = self.remaining.seen(symbol) / (self.remaining.total + VOTES_PRIOR);
+        Chance { any, last, two, near, nearest: self.nearest.refined(symbol, near), remaining }
     }
 
     /// How often the candidate happened in all runs.

@@ -1,4 +1,5 @@
-//! The corpus: packed vectors of all tools and remembered intents, side by side, so that a question is compared with all at once.
+//! The corpus: packed vectors of all tools and remembered intents, side by side, so that a question is compared with all at once, and
+//! the words of the tools' texts.
 //!
 //! It is derived from the tools, the memory and the vectors of the same state and updated with them record by record. So the digest
 //! leaves it out, and a restored snapshot builds it again ([`Corpus::rebuild`]).
@@ -9,13 +10,14 @@ use imbl::OrdMap;
 
 use super::packed::PackedRows;
 use crate::memory::{INTENTS_KEPT, Memory};
+use crate::rank::bm25::Bm25;
 use crate::tool::Tools;
 use crate::vectors::{TextHash, Vectors};
 
 /// Values compared at once by [`largest`].
 const BLOCK: usize = 64;
 
-/// `Corpus` holds the packed vectors of all tools and remembered intents.
+/// `Corpus` holds the packed vectors of all tools and remembered intents, and the words of the tools.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
     model: Option<Arc<str>>,
@@ -25,13 +27,27 @@ pub struct Corpus {
     intents: PackedRows,
     /// Positions of tools, by the hash of their text.
     tools_by_text: OrdMap<TextHash, Vec<u32>>,
+    /// Documents are numbered by position of the tool. Copied when a text changes while a view shares it.
+    words: Arc<Bm25>,
+}
+
+/// What a new vector changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VectorChange {
+    /// The vectors of another model are served.
+    Model,
+    /// The rows of at least one tool.
+    Tools,
+    /// At most the row of an intent.
+    NoTool,
 }
 
 impl Corpus {
     /// Builds the corpus of these parts of a state.
     pub fn rebuild(tools: &Tools, memory: &Memory, vectors: &Vectors) -> Self {
         let (tool_rows, intents) = (PackedRows::new(vectors.dim()), PackedRows::new(vectors.dim()));
-        let mut corpus = Self { model: vectors.model().cloned(), tools: tool_rows, intents, tools_by_text: OrdMap::new() };
+        let model = vectors.model().cloned();
+        let mut corpus = Self { model, tools: tool_rows, intents, tools_by_text: OrdMap::new(), words: Arc::default() };
         for position in tools.positions() {
             corpus.set_tool_text(position, None, tools.at(position).text().as_deref(), vectors);
         }
@@ -41,11 +57,12 @@ impl Corpus {
         corpus
     }
 
-    /// Sets the vector of a tool whose text changed from `before` to `now`.
+    /// Sets the vector and the words of a tool whose text changed from `before` to `now`.
     pub fn set_tool_text(&mut self, position: u32, before: Option<&str>, now: Option<&str>, vectors: &Vectors) {
         if let Some(tools) = before.and_then(|before| self.tools_by_text.get_mut(&TextHash::compute(before))) {
             tools.retain(|other| *other != position);
         }
+        Arc::make_mut(&mut self.words).replace(position, before, now);
         let row = position as usize;
         self.tools.set(row, None);
         if let Some(hash) = now.map(TextHash::compute) {
@@ -60,23 +77,30 @@ impl Corpus {
     }
 
     /// Sets the rows of a text whose vector was computed. When another model took over, everything is rebuilt.
-    pub fn update_vector(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) {
+    pub fn update_vector(&mut self, hash: TextHash, tools: &Tools, memory: &Memory, vectors: &Vectors) -> VectorChange {
         if self.model.as_ref() != vectors.model() {
             *self = Self::rebuild(tools, memory, vectors);
-            return;
+            return VectorChange::Model;
         }
-        let Some(vector) = vectors.get(hash) else { return };
+        let Some(vector) = vectors.get(hash) else { return VectorChange::NoTool };
         if let Some(number) = memory.number(hash) {
             self.intents.set(row(number), Some(vector));
         }
-        for position in self.tools_by_text.get(&hash).into_iter().flatten() {
+        let with_text = self.tools_by_text.get(&hash).map(Vec::as_slice).unwrap_or_default();
+        for position in with_text {
             self.tools.set(*position as usize, Some(vector));
         }
+        if with_text.is_empty() { VectorChange::NoTool } else { VectorChange::Tools }
     }
 
     /// For each of `vectors`, its similarity with every tool, by position.
     pub fn tool_similarities(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         self.tools.products(vectors)
+    }
+
+    /// The BM25 score of every tool's text for `text`, by position. Tools never registered after the last registered one are missing.
+    pub fn tool_words(&self, text: &str) -> Vec<f32> {
+        self.words.scores(text)
     }
 
     /// The intents most similar to `vector`, at most `keep`, the nearest first, by number; `except` is left out.

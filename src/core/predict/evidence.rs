@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::corpus::largest;
+use super::corpus::{Corpus, largest};
+use super::parts::LOG_MIN;
 use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
-use crate::rank::Question;
+use crate::rank::bm25::divide_by_largest;
+use crate::rank::{Clause, Question};
 use crate::state::State;
 
 /// Past intents used, the nearest ones.
 const NEAR: usize = 48;
 /// Candidate tools per text (the intent and each clause), the most similar ones.
 const SIMILAR: usize = 16;
+/// Candidate tools by words, those with the best BM25 scores.
+const WORDED: usize = 8;
 /// The total weight of past intents at which their votes count half.
-const VOTES_PRIOR: f64 = 0.3;
+pub(super) const VOTES_PRIOR: f64 = 0.3;
 
 /// A past intent near the question.
 #[derive(Clone, Debug)]
@@ -36,6 +40,13 @@ impl NearIntent {
     }
 }
 
+/// A text that is asked about, with its vector if it has one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedText<'a> {
+    pub text: &'a str,
+    pub vector: Option<&'a [f32]>,
+}
+
 /// `Evidence` holds the near past intents, their votes, and the similarity of every tool with the intent and its clauses.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -47,8 +58,16 @@ pub struct Evidence {
     whole: Vec<f32>,
     /// The same for each clause; for the whole intent if it is one clause.
     clauses: Vec<Vec<f32>>,
-    /// The positions of the tools most similar to the intent and to each clause, sorted, each once.
+    /// BM25 score of the whole intent divided by the best one, by position of the tool.
+    words: Vec<f32>,
+    /// The best of the same over the clauses; over the whole intent if it is one clause.
+    clause_words: Vec<f32>,
+    /// The positions of the tools most similar to the intent and to each clause, by vector or words, sorted, each once.
     similar_tools: Vec<u32>,
+    /// The vector of the whole intent, which the recurrent encoder begins with.
+    vector: Option<Vec<f32>>,
+    /// The intent head's logarithm of the probability, by position of the tool; empty without a head.
+    head: Vec<f32>,
 }
 
 /// `Excluded` holds the runs that counts leave out: those of the remembered intent that a lesson asks about, or none.
@@ -84,14 +103,32 @@ impl Evidence {
     /// Compares a question with all tools and remembered intents. O((tools + remembered intents) * dim), and O(tools * dim) per
     /// clause.
     pub fn for_question(state: &State, question: &Question) -> Self {
-        let clauses: Vec<&[f32]> = question.clauses.iter().filter_map(|clause| clause.vector.as_deref()).collect();
-        Self::from_vectors(state, question.vector.as_deref(), &clauses, &Excluded::default())
+        let whole = AskedText { text: &question.intent, vector: question.vector.as_deref() };
+        let clauses = question.clauses.iter().map(|Clause { text, vector }| AskedText { text, vector: vector.as_deref() });
+        let clauses: Vec<AskedText<'_>> = clauses.collect();
+        let mut evidence = Self::compute(state, whole, &clauses, &Excluded::default());
+        if let Some(vector) = &question.vector {
+            let clauses: Vec<&[f32]> = clauses.iter().filter_map(|clause| clause.vector).collect();
+            evidence.add_head(state.predictor.parts.head_scores(state, vector, &clauses));
+            evidence.vector = Some(vector.clone());
+        }
+        evidence
     }
 
-    /// The same from vectors of the intent and its clauses, without the intent in `excluded`.
-    pub(super) fn from_vectors(state: &State, whole: Option<&[f32]>, clauses: &[&[f32]], excluded: &Excluded) -> Self {
+    /// Adds the scores of the intent head; the tools that it likes best become candidates.
+    pub(crate) fn add_head(&mut self, scores: Vec<f32>) {
+        let above_least: Vec<f32> = scores.iter().map(|score| score - LOG_MIN).collect();
+        self.similar_tools.extend(largest(&above_least, SIMILAR));
+        self.similar_tools.sort_unstable();
+        self.similar_tools.dedup();
+        self.head = scores;
+    }
+
+    /// The same for an intent and its clauses, without the intent in `excluded`.
+    pub(super) fn compute(state: &State, intent: AskedText<'_>, parts: &[AskedText<'_>], excluded: &Excluded) -> Self {
         let corpus = &state.predictor.corpus;
-        let vectors: Vec<&[f32]> = whole.into_iter().chain(clauses.iter().copied()).collect();
+        let whole = intent.vector;
+        let vectors: Vec<&[f32]> = whole.into_iter().chain(parts.iter().filter_map(|part| part.vector)).collect();
         let mut similarities = corpus.tool_similarities(&vectors).into_iter();
         let near = whole.map(|vector| corpus.nearest_intents(vector, &state.memory, NEAR, excluded.number)).unwrap_or_default();
         let entry = |(number, similarity)| Some(NearIntent::new(Arc::clone(state.memory.get(number)?), similarity));
@@ -101,8 +138,16 @@ impl Evidence {
         if clauses.is_empty() && !whole.is_empty() {
             clauses.push(whole.clone());
         }
-        let similar_tools = similar_tools(&whole, &clauses);
-        Self { votes: votes(&near), near, whole, clauses, similar_tools }
+        let words = relative_words(corpus, intent.text);
+        let mut clause_words = if parts.is_empty() { words.clone() } else { vec![0.0; words.len()] };
+        for part in parts {
+            for (best, score) in clause_words.iter_mut().zip(relative_words(corpus, part.text)) {
+                *best = best.max(score);
+            }
+        }
+        let similar_tools = similar_tools(&whole, &clauses, &words);
+        let votes = votes(&near);
+        Self { votes, near, whole, clauses, words, clause_words, similar_tools, vector: None, head: Vec::new() }
     }
 
     /// The share of the near past intents that used each node, in node order.
@@ -121,7 +166,7 @@ impl Evidence {
         self.votes.iter().filter(open).map(|(_, vote)| vote).sum()
     }
 
-    /// The positions of the tools most similar to the intent or to one of its clauses.
+    /// The positions of the tools most similar to the intent or to one of its clauses, by vector or words.
     pub fn similar_tools(&self) -> &[u32] {
         &self.similar_tools
     }
@@ -129,6 +174,31 @@ impl Evidence {
     /// The similarity of the whole intent and a tool, at least 0.
     pub fn intent_similarity(&self, position: u32) -> f64 {
         at(&self.whole, position)
+    }
+
+    /// The BM25 score of a tool's text for the whole intent, divided by the best one.
+    pub fn word_score(&self, position: u32) -> f64 {
+        at(&self.words, position)
+    }
+
+    /// The same for the clause in which the tool does best.
+    pub fn clause_word_score(&self, position: u32) -> f64 {
+        at(&self.clause_words, position)
+    }
+
+    /// The vector of the whole intent.
+    pub fn vector(&self) -> Option<&[f32]> {
+        self.vector.as_deref()
+    }
+
+    /// Whether an intent head scored the tools.
+    pub fn has_head(&self) -> bool {
+        !self.head.is_empty()
+    }
+
+    /// The intent head's logarithm of the probability of a tool; `None` without a head.
+    pub fn head_score(&self, position: u32) -> Option<f64> {
+        self.head.get(position as usize).map(|score| f64::from(*score))
     }
 
     pub fn clause_count(&self) -> usize {
@@ -160,11 +230,18 @@ fn votes(near: &[NearIntent]) -> BTreeMap<Node, f64> {
     votes
 }
 
+/// O(tools + postings of the words).
+fn relative_words(corpus: &Corpus, text: &str) -> Vec<f32> {
+    let mut scores = corpus.tool_words(text);
+    divide_by_largest(&mut scores);
+    scores
+}
+
 /// O(tools * clauses).
-fn similar_tools(whole: &[f32], clauses: &[Vec<f32>]) -> Vec<u32> {
+fn similar_tools(whole: &[f32], clauses: &[Vec<f32>], words: &[f32]) -> Vec<u32> {
     let several = clauses.iter().filter(|_| clauses.len() > 1).map(Vec::as_slice);
-    let mut positions: Vec<u32> =
-        std::iter::once(whole).chain(several).flat_map(|similarities| largest(similarities, SIMILAR)).collect();
+    let by_vector = std::iter::once(whole).chain(several).flat_map(|similarities| largest(similarities, SIMILAR));
+    let mut positions: Vec<u32> = by_vector.chain(largest(words, WORDED)).collect();
     positions.sort_unstable();
     positions.dedup();
     positions

@@ -5,29 +5,32 @@
 //! suit the memory as it is now. The runs of the intent are left out of every count ([`Excluded`]), or it would predict itself. The
 //! number of lessons due follows from the number of traces and grows slower than it; each costs a comparison with all vectors.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use pml_model::Next;
 
 use super::candidates::{self, Candidate};
 use super::chances::Chances;
-use super::evidence::{Evidence, Excluded};
-use super::logit::{Example, Logit};
-use super::signals::SignalInputs;
+use super::evidence::{AskedText, Evidence, Excluded};
+use super::logit::Example;
+use super::signals::{SignalInputs, StepKind};
 use crate::digest::{DigestWriter, Digestible};
-use crate::graph::Node;
+use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
 use crate::state::State;
 use crate::text::clauses;
 use crate::vectors::TextHash;
 
 /// Every trace adds two lessons until there are this many traces; after that, e times as many traces add this many lessons.
-const LESSONS_AT_FIRST: u64 = 128;
+const LESSONS_AT_FIRST: u64 = 256;
 /// From this many traces on, e times as many add a quarter of that: the few weights have converged, and a fold of millions of traces
 /// should not spend its time on them.
 const TRACES_MANY: u64 = 4_096;
 const LESSONS_LATER: u64 = LESSONS_AT_FIRST / 4;
-/// Lessons that may wait for vectors, and lessons per record once the vectors are there; at most.
+/// Lessons that may wait for vectors, and lessons per record; at most. The second bounds the time that one record takes.
 const DUE_MAX: u64 = 512;
-const LESSONS_PER_RECORD: u64 = 2;
+const LESSONS_PER_RECORD: u64 = 32;
 /// Steps of a run that one lesson predicts, at most.
 const STEPS_MAX: usize = 6;
 
@@ -76,21 +79,25 @@ impl Digestible for LessonSchedule {
     }
 }
 
-/// Takes the lessons that are due, at most [`LESSONS_PER_RECORD`], unless vectors are still missing.
+/// Takes lessons that are due, unless too many vectors are missing ([`vectors_are_pending`]). Those due are spread evenly over the
+/// records of the vectors still missing, so that after an import all are taken with the last vector, by a memory that is nearly
+/// complete. At most [`LESSONS_PER_RECORD`] per record, each O((tools + remembered intents) * dim).
 pub fn apply_due_lessons(state: &mut State) {
-    let lessons = &state.predictor.lessons;
-    if lessons.due == 0 || state.memory.is_empty() || vectors_are_pending(state) {
+    let due = state.predictor.lessons.due;
+    if due == 0 || state.memory.is_empty() || vectors_are_pending(state) {
         return;
     }
-    for _ in 0..lessons.due.min(LESSONS_PER_RECORD) {
+    let (have, wanted) = state.vectors.coverage();
+    let records_left = wanted.saturating_sub(have) as u64 + 1;
+    for _ in 0..due.div_ceil(records_left).min(LESSONS_PER_RECORD) {
         let lessons = &mut state.predictor.lessons;
         lessons.due -= 1;
         lessons.taken += 1;
         let drawn = draw(lessons.taken, state.memory.numbers());
         let entry = Arc::clone(state.memory.get(drawn).expect("drawn from those kept"));
-        let mut logit = state.predictor.logit.clone();
-        learn_from(state, drawn, &entry, &mut logit);
-        state.predictor.logit = logit;
+        for example in examples(state, drawn, &entry, HeldOutScores::default()) {
+            state.predictor.logit.learn(&example);
+        }
     }
 }
 
@@ -112,20 +119,42 @@ fn draw(lesson: u64, among: std::ops::Range<u64>) -> u64 {
     among.start + u64::try_from(at).expect("smaller than what it is drawn from")
 }
 
-/// Teaches the steps of the entry's latest call sequence. Failed runs count too: the weights say how well each signal predicts what
-/// an agent does next, and without failed runs, agents that often fail are predicted badly.
-fn learn_from(state: &State, number: u64, entry: &PastIntent, logit: &mut Logit) {
-    let Some(sequence) = entry.sequences.last() else { return };
-    let vector = |text: &str| state.vectors.get(TextHash::compute(text)).map(|vector| &**vector);
-    let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(vector).collect();
-    let whole = state.vectors.get(entry.hash).map(|vector| &**vector);
+/// The steps of the latest call sequence of a remembered intent as examples, at most [`STEPS_MAX`], as they would look had the intent
+/// never been seen. Failed runs count too: the weights say how well each signal predicts what an agent does next, and without failed
+/// runs, agents that often fail are predicted badly.
+pub fn examples(state: &State, number: u64, entry: &PastIntent, scores: HeldOutScores) -> Vec<Example> {
+    let Some(sequence) = entry.sequences.last() else { return Vec::new() };
+    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
+    let part = |text| AskedText { text, vector: vector(TextHash::compute(text)) };
+    let clauses: Vec<AskedText<'_>> = clauses(&entry.intent).into_iter().map(part).collect();
+    let whole = AskedText { text: &entry.intent, vector: vector(entry.hash) };
     let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
-    let evidence = Evidence::from_vectors(state, whole, &clauses, &excluded);
+    let mut evidence = Evidence::compute(state, whole, &clauses, &excluded);
+    evidence.add_head(scores.head);
     let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
-    for step in steps(sequence, number) {
-        let right = sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
-        logit.learn(&example(state, &evidence, &calls[..step], &excluded, right));
-    }
+    let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
+    let step = |step: usize| {
+        let tools = sequence.calls[..step].iter().filter(|call| matches!(call.kind(), NodeKind::Tool(_))).count();
+        let context = StepContext { calls: &calls[..step], excluded: &excluded, next: scores.next.get(&tools) };
+        example(state, &evidence, &context, right(step))
+    };
+    steps(sequence, number).map(step).collect()
+}
+
+/// What trained parts say about one remembered intent that they were not trained on.
+#[derive(Clone, Debug, Default)]
+pub struct HeldOutScores {
+    /// The intent head's logarithms, by position of the tool; empty without a head.
+    pub head: Vec<f32>,
+    /// The recurrent encoder's predictions, by the number of calls of tools before.
+    pub next: BTreeMap<usize, Next>,
+}
+
+/// A step of a remembered run.
+struct StepContext<'a> {
+    calls: &'a [Option<Node>],
+    excluded: &'a Excluded,
+    next: Option<&'a Next>,
 }
 
 /// All steps of a short run, evenly spread ones of a long run. The end counts as a step if the run had one.
@@ -136,15 +165,16 @@ fn steps(sequence: &CallSequence, number: u64) -> impl Iterator<Item = usize> {
     (first..steps).step_by(stride)
 }
 
-fn example(state: &State, evidence: &Evidence, context: &[Option<Node>], excluded: &Excluded, right: Candidate) -> Example {
-    let chances = Chances::new(state, evidence, context, excluded);
-    let mut candidates = candidates::collect(state, evidence, &chances);
+fn example(state: &State, evidence: &Evidence, context: &StepContext<'_>, right: Candidate) -> Example {
+    let chances = Chances::new(state, evidence, context.calls, context.excluded);
+    let mut candidates = candidates::collect(state, evidence, &chances, context.next);
     let at = candidates.binary_search(&right).unwrap_or_else(|at| {
         candidates.insert(at, right);
         at
     });
-    let inputs = SignalInputs::new(state, evidence, &chances);
-    Example { values: candidates.into_iter().map(|candidate| inputs.values(candidate)).collect(), right: at }
+    let inputs = SignalInputs::new(state, evidence, &chances, context.next);
+    let values = candidates.into_iter().map(|candidate| inputs.values(candidate)).collect();
+    Example { step: StepKind::after(context.calls.len()), values, right: at }
 }
 
 #[cfg(test)]
@@ -251,17 +281,20 @@ mod tests {
             let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
             let never = office(Some(left_out));
             let vector = |text: &str| state.vectors.get(TextHash::compute(text)).unwrap().to_vec();
-            let parts: Vec<Vec<f32>> = clauses(intent).into_iter().map(vector).collect();
-            let parts: Vec<&[f32]> = parts.iter().map(Vec::as_slice).collect();
-            let whole = vector(intent);
+            let parts: Vec<(&str, Vec<f32>)> = clauses(intent).into_iter().map(|part| (part, vector(part))).collect();
+            let parts: Vec<AskedText<'_>> =
+                parts.iter().map(|(text, vector)| AskedText { text, vector: Some(vector) }).collect();
+            let vector = vector(intent);
+            let whole = AskedText { text: intent, vector: Some(&vector) };
             let (with, without) = (
-                Evidence::from_vectors(&state, Some(&whole), &parts, &excluded),
-                Evidence::from_vectors(&never, Some(&whole), &parts, &Excluded::default()),
+                Evidence::compute(&state, whole, &parts, &excluded),
+                Evidence::compute(&never, whole, &parts, &Excluded::default()),
             );
             let calls: Vec<Option<Node>> = tools.iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
             for step in 0..=tools.len() {
-                let asked = example(&state, &with, &calls[..step], &excluded, Candidate::Done);
-                let served = example(&never, &without, &calls[..step], &Excluded::default(), Candidate::Done);
+                let context = |excluded| StepContext { calls: &calls[..step], excluded, next: None };
+                let asked = example(&state, &with, &context(&excluded), Candidate::Done);
+                let served = example(&never, &without, &context(&Excluded::default()), Candidate::Done);
                 assert_eq!(asked.values, served.values, "{intent}, step {step}");
                 steps_compared += 1;
             }
@@ -281,18 +314,20 @@ mod tests {
             }
             due
         };
-        assert_eq!(due_at(100), 200);
-        assert_eq!(due_at(1_000) / 50, 5, "56 to come, and fewer than 128 each time there are e times as many traces");
-        assert!((200..400).contains(&due_at(200_000)));
+        assert_eq!(due_at(200), 400);
+        assert_eq!(due_at(2_000) / 50, 11, "112 to come, and fewer than 256 each time there are e times as many traces");
+        assert!((400..800).contains(&due_at(400_000)));
     }
 
     #[test]
     fn lessons_wait_for_vectors_and_are_taken_when_those_come() {
         let runs = || RUNS.iter().enumerate().map(|(number, (intent, tools))| trace(number, intent, tools));
         assert_eq!(fold(runs()).predictor.lessons.taken(), 0);
-        // Two per record, once nine of ten vectors are there.
-        assert_eq!(office(None).predictor.lessons.taken(), 4);
-        assert!(office(None).predictor.logit.examples() >= 8);
+        // All twelve that were due, spread over the last tenth of the vectors.
+        let lessons = office(None).predictor.lessons;
+        assert_eq!((lessons.taken(), lessons.due), (12, 0));
+        let logit = office(None).predictor.logit;
+        assert!(logit.first.examples() == 12 && logit.later.examples() >= 24, "{logit:?}");
     }
 
     #[test]

@@ -6,21 +6,22 @@
 //! examples fade, so that the weights follow a memory that grows. Some runs do what no signal could predict (outliers); an example is
 //! weighed by the probability that it is not one, or a few outliers would make all predictions uncertain.
 
-use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, Values};
+use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind, Values};
 use crate::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
-const PRECISION: f64 = 5.0;
+pub(crate) const PRECISION: f64 = 5.0;
 /// The factor by which each new example reduces the weight of all earlier ones.
 const FADE: f64 = 1.0 - 1.0 / 1_024.0;
 /// The probability of any one outcome in an outlier.
-const OUTLIER: f64 = 0.0025;
+pub(crate) const OUTLIER: f64 = 0.0025;
 /// The largest change of a weight by one example: one outlier is not to overturn what was learnt.
 const STEP_MAX: f64 = 1.0;
 
-/// One step of a past run: the values of every candidate, and the index of the one that happened.
+/// One step of a past run: its kind, the values of every candidate, and the index of the one that happened.
 #[derive(Clone, Debug)]
 pub struct Example {
+    pub step: StepKind,
     pub values: Vec<Values>,
     pub right: usize,
 }
@@ -30,22 +31,75 @@ type LiveVector = [f64; LIVE_SIGNALS];
 /// A value per pair of live signals.
 type LiveMatrix = [LiveVector; LIVE_SIGNALS];
 
-/// The weights of all signals, and the curvature by which those of the live ones learn.
+/// `Logit` holds the weights of the first step of a run and those of later steps. Each learns from its own steps only.
 #[derive(Clone, Debug)]
 pub struct Logit {
+    pub first: StepLogit,
+    pub later: StepLogit,
+}
+
+impl Default for Logit {
+    fn default() -> Self {
+        Self { first: StepLogit::prior(StepKind::First), later: StepLogit::prior(StepKind::Later) }
+    }
+}
+
+impl Logit {
+    pub fn step(&self, kind: StepKind) -> &StepLogit {
+        match kind {
+            StepKind::First => &self.first,
+            StepKind::Later => &self.later,
+        }
+    }
+
+    /// The weights for a kind of step, in the order of [`Signal::ALL`].
+    pub fn weights(&self, kind: StepKind) -> &[f64; SIGNALS] {
+        &self.step(kind).weights
+    }
+
+    /// The number of examples learnt from.
+    pub fn examples(&self) -> u64 {
+        self.first.examples + self.later.examples
+    }
+
+    /// A name made from a hash of the weights: the same weights have the same name.
+    pub fn version(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for weight in self.first.weights.iter().chain(&self.later.weights) {
+            hasher.update(&weight.to_bits().to_le_bytes());
+        }
+        format!("logit-{}", &hasher.finalize().to_hex()[..12])
+    }
+
+    /// The probabilities of candidates with these values; they sum to 1.
+    pub fn probabilities(&self, kind: StepKind, values: &[Values]) -> Vec<f64> {
+        probabilities(&self.step(kind).weights, values)
+    }
+
+    /// Moves the weights that the example is about by one Newton step.
+    pub fn learn(&mut self, example: &Example) {
+        match example.step {
+            StepKind::First => self.first.learn(example),
+            StepKind::Later => self.later.learn(example),
+        }
+    }
+}
+
+/// The weights of all signals for one kind of step, and the curvature by which those of the live ones learn.
+#[derive(Clone, Debug)]
+pub struct StepLogit {
     weights: [f64; SIGNALS],
     /// Curvature of the examples, without the prior; symmetric.
     curvature: Box<LiveMatrix>,
     examples: u64,
 }
 
-impl Default for Logit {
-    fn default() -> Self {
-        Self { weights: Signal::ALL.map(Signal::prior), curvature: Box::new([[0.0; LIVE_SIGNALS]; LIVE_SIGNALS]), examples: 0 }
+impl StepLogit {
+    fn prior(kind: StepKind) -> Self {
+        let weights = Signal::ALL.map(|signal| signal.prior(kind));
+        Self { weights, curvature: Box::new([[0.0; LIVE_SIGNALS]; LIVE_SIGNALS]), examples: 0 }
     }
-}
 
-impl Logit {
     /// The weights, in the order of [`Signal::ALL`].
     pub fn weights(&self) -> &[f64; SIGNALS] {
         &self.weights
@@ -61,28 +115,13 @@ impl Logit {
         &self.curvature
     }
 
-    /// Restores a logit from what [`Self::weights`], [`Self::curvature`] and [`Self::examples`] gave.
+    /// Restores what [`Self::weights`], [`Self::curvature`] and [`Self::examples`] gave.
     pub fn from_rows(weights: [f64; SIGNALS], curvature: LiveMatrix, examples: u64) -> Self {
         Self { weights, curvature: Box::new(curvature), examples }
     }
 
-    /// A name made from a hash of the weights: the same weights have the same name.
-    pub fn version(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        for weight in &self.weights {
-            hasher.update(&weight.to_bits().to_le_bytes());
-        }
-        format!("logit-{}", &hasher.finalize().to_hex()[..12])
-    }
-
-    /// The probabilities of candidates with these values; they sum to 1.
-    pub fn probabilities(&self, values: &[Values]) -> Vec<f64> {
-        softmax(values.iter().map(|values| score(&self.weights, values)).collect())
-    }
-
-    /// Moves the weights of the live signals by one Newton step.
-    pub fn learn(&mut self, example: &Example) {
-        let probabilities = self.probabilities(&example.values);
+    fn learn(&mut self, example: &Example) {
+        let probabilities = probabilities(&self.weights, &example.values);
         let example_weight = probabilities[example.right] / (probabilities[example.right] + OUTLIER);
         let (mut gradient, curvature) = gradient_and_curvature(example, &probabilities);
         for (row, signal) in Signal::LIVE.into_iter().enumerate() {
@@ -90,7 +129,7 @@ impl Logit {
                 *known = FADE * *known + example_weight * new;
             }
             // The faded examples no longer balance all of the prior's pull.
-            let from_prior = self.weights[signal as usize] - signal.prior();
+            let from_prior = self.weights[signal as usize] - signal.prior(example.step);
             gradient[row] = example_weight * gradient[row] + (1.0 - FADE) * PRECISION * from_prior;
         }
         let mut precision = *self.curvature;
@@ -102,6 +141,10 @@ impl Logit {
         }
         self.examples += 1;
     }
+}
+
+pub(crate) fn probabilities(weights: &[f64; SIGNALS], values: &[Values]) -> Vec<f64> {
+    softmax(values.iter().map(|values| score(weights, values)).collect())
 }
 
 fn score(weights: &[f64; SIGNALS], values: &Values) -> f64 {
@@ -171,9 +214,11 @@ fn solve(mut matrix: LiveMatrix, mut vector: LiveVector) -> LiveVector {
 
 impl Digestible for Logit {
     fn digest(&self, writer: &mut DigestWriter) {
-        writer.u64(self.examples);
-        for value in self.weights.iter().chain(self.curvature.iter().flatten()) {
-            writer.u64(value.to_bits());
+        for StepLogit { weights, curvature, examples } in [&self.first, &self.later] {
+            writer.u64(*examples);
+            for value in weights.iter().chain(curvature.iter().flatten()) {
+                writer.u64(value.to_bits());
+            }
         }
     }
 }
@@ -193,31 +238,31 @@ mod tests {
             }
             values
         };
-        Example { values: (0..candidates).map(values).collect(), right: seed as usize % candidates as usize }
+        Example {
+            step: StepKind::Later,
+            values: (0..candidates).map(values).collect(),
+            right: seed as usize % candidates as usize,
+        }
     }
 
     fn loss(example: &Example, weights: [f64; SIGNALS]) -> f64 {
-        let logit = Logit { weights, ..Logit::default() };
-        -logit.probabilities(&example.values)[example.right].ln()
+        -probabilities(&weights, &example.values)[example.right].ln()
     }
 
     #[test]
     fn gradient_and_curvature_are_those_of_the_loss() {
         let example = example(7, 6);
-        let logit = Logit::default();
-        let (gradient, curvature) = gradient_and_curvature(&example, &logit.probabilities(&example.values));
+        let start = StepLogit::prior(StepKind::Later).weights;
+        let (gradient, curvature) = gradient_and_curvature(&example, &probabilities(&start, &example.values));
         let moved = |at: usize, by: f64| {
-            let mut weights = logit.weights;
+            let mut weights = start;
             weights[Signal::LIVE[at] as usize] += by;
             weights
         };
         for at in 0..LIVE_SIGNALS {
             let difference = (loss(&example, moved(at, 1e-5)) - loss(&example, moved(at, -1e-5))) / 2e-5;
             assert!((gradient[at] - difference).abs() < 1e-8, "{at}: {} and {difference}", gradient[at]);
-            let gradient_at = |by: f64| {
-                let probabilities = Logit { weights: moved(at, by), ..Logit::default() }.probabilities(&example.values);
-                gradient_and_curvature(&example, &probabilities).0
-            };
+            let gradient_at = |by: f64| gradient_and_curvature(&example, &probabilities(&moved(at, by), &example.values)).0;
             let (more, less) = (gradient_at(1e-5), gradient_at(-1e-5));
             for other in 0..LIVE_SIGNALS {
                 let difference = (more[other] - less[other]) / 2e-5;
@@ -260,14 +305,14 @@ mod tests {
             })
             .collect();
         logit.learn(&examples[0]);
-        let before = logit.weights[0];
-        assert!((before - Signal::Transition.prior()).abs() < 0.5, "{before}");
+        let before = logit.later.weights[0];
+        assert!((before - Signal::Transition.prior(StepKind::Later)).abs() < 0.5, "{before}");
         for example in &examples {
             logit.learn(example);
         }
-        assert!(logit.weights[0] > before + 2.0, "{:?}", logit.weights);
+        assert!(logit.later.weights[0] > before + 2.0, "{:?}", logit.later.weights);
         assert_eq!(logit.examples(), 201);
-        let right = |example: &Example| logit.probabilities(&example.values)[example.right];
+        let right = |example: &Example| logit.probabilities(StepKind::Later, &example.values)[example.right];
         assert!(examples.iter().map(right).sum::<f64>() / 200.0 > 0.5);
     }
 
@@ -276,7 +321,18 @@ mod tests {
         let mut values = vec![[0.0; SIGNALS]; 3];
         values[1][0] = 5_000.0;
         values[2][0] = -5_000.0;
-        let probabilities = Logit::default().probabilities(&values);
+        let probabilities = Logit::default().probabilities(StepKind::First, &values);
         assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12 && probabilities[1] > 0.99);
+    }
+
+    #[test]
+    fn first_steps_teach_the_first_weights_only() {
+        let mut logit = Logit::default();
+        logit.learn(&Example { step: StepKind::First, ..example(7, 6) });
+        assert_eq!((logit.first.examples, logit.later.examples), (1, 0));
+        let prior = Logit::default();
+        assert_ne!(logit.first.weights, prior.first.weights);
+        assert_eq!(logit.later.weights, prior.later.weights);
+        assert_ne!(logit.version(), prior.version());
     }
 }

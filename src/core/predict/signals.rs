@@ -1,6 +1,8 @@
 //! The signals of a candidate: one number each, and their table. The score of a candidate is the sum of weights times values; the
 //! weights are learnt (`logit`).
 
+use pml_model::Next;
+
 use super::candidates::Candidate;
 use super::chances::{Chance, Chances};
 use super::evidence::Evidence;
@@ -8,7 +10,7 @@ use crate::graph::{Node, NodeKind};
 use crate::state::State;
 
 /// The number of signals, live and reserved. Weights are stored and digested in the order of [`Signal::ALL`].
-pub const SIGNALS: usize = 24;
+pub const SIGNALS: usize = 28;
 /// The number of live signals: the rows and columns of the curvature.
 pub const LIVE_SIGNALS: usize = count_live();
 
@@ -17,6 +19,30 @@ const VOTE_MIN: f64 = 0.02;
 
 /// The values of one candidate, in the order of [`Signal::ALL`].
 pub type Values = [f64; SIGNALS];
+
+/// Which step of a run is predicted. The first has weights of its own: nothing was called yet, so the same signals say other things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    First,
+    Later,
+}
+
+impl StepKind {
+    pub const ALL: [Self; 2] = [Self::First, Self::Later];
+
+    /// The kind of the step after this many calls.
+    pub const fn after(calls: usize) -> Self {
+        if calls == 0 { Self::First } else { Self::Later }
+    }
+
+    /// As in answers and snapshots.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Later => "later",
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -32,10 +58,16 @@ pub enum Signal {
     MemoryNearest,
     /// Logarithm of the share of near past intents that used it at all.
     Memory,
+    /// Logarithm of the share of near past runs in which it comes first among what this run has not called yet.
+    MemoryRemaining,
     /// Cosine of the whole intent and the tool's text.
     Intent,
     /// Cosine of the best fitting clause and the tool's text.
     Clause,
+    /// BM25 score of the tool's text for the whole intent, divided by the best one.
+    Words,
+    /// The same for the clause in which the tool does best.
+    ClauseWords,
     /// How much better the tool fits some clause than the tools already called do.
     Uncovered,
     /// 1 if its clause follows that of the last call; at the start, if its clause is the first.
@@ -44,6 +76,8 @@ pub enum Signal {
     ClauseBack,
     /// 1 if it was called already.
     Used,
+    /// 1 if it is the last call again.
+    Repeat,
     /// 1 for the end.
     Done,
     /// For the end: the logarithm of 1 plus the number of calls so far.
@@ -57,7 +91,9 @@ pub enum Signal {
     Community,
     AdamicAdar,
     PageRank,
+    /// Logarithm of the probability that the intent head gives it, regardless of the calls so far.
     IntentHead,
+    /// Logarithm of the probability that the recurrent encoder gives it after the calls so far.
     Recurrent,
     TargetMass,
     Hyperpath,
@@ -68,43 +104,48 @@ struct Spec {
     signal: Signal,
     /// As in answers and snapshots.
     name: &'static str,
-    /// The weight before anything was learnt.
-    prior: f64,
+    /// The weight before anything was learnt, of the first step and of later ones.
+    prior: [f64; 2],
     /// Whether [`SignalInputs::values`] computes it and the logit learns its weight. A reserved signal has value 0 and keeps its
     /// prior.
     live: bool,
 }
 
 impl Spec {
-    const fn live(signal: Signal, name: &'static str, prior: f64) -> Self {
-        Self { signal, name, prior, live: true }
+    const fn live(signal: Signal, name: &'static str, first: f64, later: f64) -> Self {
+        Self { signal, name, prior: [first, later], live: true }
     }
 
     const fn reserved(signal: Signal, name: &'static str) -> Self {
-        Self { signal, name, prior: 0.0, live: false }
+        Self { signal, name, prior: [0.0; 2], live: false }
     }
 }
 
 /// One row per signal, in the order of the variants. The priors say: what followed before follows again, what reads like the intent
-/// is meant, and nothing is called twice. A reserved signal may become live at any position: the flag decides.
+/// is meant, and nothing is called twice. They are close to the means of what was learnt on five datasets, so that a workspace with
+/// few traces starts from there. A reserved signal may become live at any position: the flag decides.
 const SPECS: [Spec; SIGNALS] = [
-    Spec::live(Signal::Transition, "transition", 0.6),
-    Spec::live(Signal::TransitionTwo, "transition_two", 0.7),
-    Spec::live(Signal::Popularity, "popularity", -0.3),
-    Spec::live(Signal::MemoryNext, "memory_next", 0.3),
-    Spec::live(Signal::MemoryNearest, "memory_nearest", 0.2),
-    Spec::live(Signal::Memory, "memory", 0.9),
-    Spec::live(Signal::Intent, "intent", 1.5),
-    Spec::live(Signal::Clause, "clause", 2.0),
-    Spec::live(Signal::Uncovered, "uncovered", 2.5),
-    Spec::live(Signal::ClauseNext, "clause_next", 0.4),
-    Spec::live(Signal::ClauseBack, "clause_back", -0.2),
-    Spec::live(Signal::Used, "used", -2.0),
-    Spec::live(Signal::Done, "done", -0.8),
-    Spec::live(Signal::Position, "position", 1.5),
-    Spec::live(Signal::Left, "left", -0.6),
-    Spec::live(Signal::Reliability, "reliability", 1.0),
-    Spec::live(Signal::Strategic, "strategic", 0.0),
+    Spec::live(Signal::Transition, "transition", 0.4, 0.6),
+    Spec::live(Signal::TransitionTwo, "transition_two", 0.0, 0.8),
+    Spec::live(Signal::Popularity, "popularity", -0.4, -0.3),
+    Spec::live(Signal::MemoryNext, "memory_next", 0.4, 0.3),
+    Spec::live(Signal::MemoryNearest, "memory_nearest", 0.4, 0.2),
+    Spec::live(Signal::Memory, "memory", 0.9, 0.7),
+    Spec::live(Signal::MemoryRemaining, "memory_remaining", 0.5, 0.2),
+    Spec::live(Signal::Intent, "intent", 1.0, 1.0),
+    Spec::live(Signal::Clause, "clause", 1.6, 1.7),
+    Spec::live(Signal::Words, "words", 0.6, 0.8),
+    Spec::live(Signal::ClauseWords, "clause_words", 0.6, 0.4),
+    Spec::live(Signal::Uncovered, "uncovered", 2.0, 2.7),
+    Spec::live(Signal::ClauseNext, "clause_next", 0.6, 0.4),
+    Spec::live(Signal::ClauseBack, "clause_back", 0.0, -0.2),
+    Spec::live(Signal::Used, "used", 0.0, -2.0),
+    Spec::live(Signal::Repeat, "repeat", 0.0, 0.3),
+    Spec::live(Signal::Done, "done", -0.9, -0.8),
+    Spec::live(Signal::Position, "position", 0.0, 1.5),
+    Spec::live(Signal::Left, "left", -0.6, -0.6),
+    Spec::live(Signal::Reliability, "reliability", 1.0, 1.0),
+    Spec::live(Signal::Strategic, "strategic", 0.0, 0.0),
     Spec::reserved(Signal::Community, "community"),
     Spec::reserved(Signal::AdamicAdar, "adamic_adar"),
     Spec::reserved(Signal::PageRank, "pagerank"),
@@ -154,8 +195,8 @@ impl Signal {
         SPECS[self as usize].name
     }
 
-    pub const fn prior(self) -> f64 {
-        SPECS[self as usize].prior
+    pub const fn prior(self, step: StepKind) -> f64 {
+        SPECS[self as usize].prior[step as usize]
     }
 }
 
@@ -172,10 +213,14 @@ pub struct SignalInputs<'a> {
     strategic: Vec<(&'a [Node], f64)>,
     /// Votes for tools not called yet.
     remaining: f64,
+    /// The recurrent encoder's prediction of this step.
+    next: Option<&'a Next>,
+    /// What the trained parts say about a callee that they do not know: as much as about any tool.
+    unknown: f64,
 }
 
 impl<'a> SignalInputs<'a> {
-    pub fn new(state: &'a State, evidence: &'a Evidence, chances: &'a Chances<'a>) -> Self {
+    pub fn new(state: &'a State, evidence: &'a Evidence, chances: &'a Chances<'a>, next: Option<&'a Next>) -> Self {
         let context = chances.context();
         let called: Vec<u32> = context.iter().copied().flatten().filter_map(position).collect();
         let best = |clause: usize| called.iter().map(|tool| evidence.clause_similarity(clause, *tool)).fold(0.0, f64::max);
@@ -187,12 +232,14 @@ impl<'a> SignalInputs<'a> {
             clause: called.last().and_then(|tool| evidence.best_clause(*tool)).map(|(clause, _)| clause),
             strategic: strategic(state, evidence, context),
             remaining: evidence.remaining_votes(context),
+            next,
+            unknown: -libm::log1p(real(state.tools.len())),
         }
     }
 
     /// The values of all signals; 0 where a signal is reserved or does not apply.
     pub fn values(&self, candidate: Candidate) -> Values {
-        let Chance { any, last, two, near, nearest } = self.chances.chance(candidate);
+        let Chance { any, last, two, near, nearest, remaining } = self.chances.chance(candidate);
         let mut values = [0.0; SIGNALS];
         let mut set = |signal: Signal, value: f64| values[signal as usize] = value;
         set(Signal::Transition, libm::log(last));
@@ -200,11 +247,13 @@ impl<'a> SignalInputs<'a> {
         set(Signal::Popularity, libm::log(any));
         set(Signal::MemoryNext, libm::log(near / two));
         set(Signal::MemoryNearest, libm::log(nearest / near));
+        set(Signal::MemoryRemaining, libm::log(remaining + VOTE_MIN));
         match candidate {
             Candidate::Done => {
                 set(Signal::Done, 1.0);
                 set(Signal::Position, libm::log1p(real(self.chances.context().len())));
                 set(Signal::Left, self.remaining);
+                set(Signal::Recurrent, self.next.map_or(0.0, |next| f64::from(next.end)));
             }
             Candidate::Call(node) => self.set_call_values(node, set),
         }
@@ -214,11 +263,22 @@ impl<'a> SignalInputs<'a> {
     fn set_call_values(&self, node: Node, mut set: impl FnMut(Signal, f64)) {
         set(Signal::Memory, libm::log(self.evidence.vote(node) + VOTE_MIN));
         set(Signal::Used, flag(self.chances.context().contains(&Some(node))));
+        set(Signal::Repeat, flag(self.chances.context().last() == Some(&Some(node))));
         set(Signal::Reliability, libm::log(self.reliability(node)));
         let shares = self.strategic.iter().filter(|(members, _)| members.binary_search(&node).is_ok());
         set(Signal::Strategic, shares.map(|(_, share)| share).sum());
-        let Some(tool) = position(node) else { return };
+        let tool = position(node);
+        if let Some(next) = self.next {
+            let known = tool.and_then(|tool| next.tools.get(tool as usize));
+            set(Signal::Recurrent, known.map_or(self.unknown, |value| f64::from(*value)));
+        }
+        if self.evidence.has_head() {
+            set(Signal::IntentHead, tool.and_then(|tool| self.evidence.head_score(tool)).unwrap_or(self.unknown));
+        }
+        let Some(tool) = tool else { return };
         set(Signal::Intent, self.evidence.intent_similarity(tool));
+        set(Signal::Words, self.evidence.word_score(tool));
+        set(Signal::ClauseWords, self.evidence.clause_word_score(tool));
         let Some((clause, fit)) = self.evidence.best_clause(tool) else { return };
         set(Signal::Clause, fit);
         let more = |clause: usize| self.evidence.clause_similarity(clause, tool) - self.covered[clause];
@@ -279,7 +339,7 @@ mod tests {
     fn live_signals_are_those_flagged_in_the_order_of_all() {
         let flagged: Vec<Signal> = SPECS.iter().filter(|spec| spec.live).map(|spec| spec.signal).collect();
         assert_eq!(Signal::LIVE.as_slice(), flagged);
-        assert_eq!(LIVE_SIGNALS, 17, "the digest of every state covers a curvature of this size");
+        assert_eq!(LIVE_SIGNALS, 21, "the digest of every state covers a curvature of this size");
         let names: std::collections::BTreeSet<&str> = Signal::ALL.into_iter().map(Signal::name).collect();
         assert_eq!(names.len(), SIGNALS, "snapshots store signals by name");
     }

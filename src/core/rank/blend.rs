@@ -2,7 +2,7 @@
 //! anything remembered and one for intents the memory knows; the confidence of the memory interpolates between them.
 
 /// How many signals an item has; each is 0..1.
-pub const SIGNALS: usize = 7;
+pub const SIGNALS: usize = 8;
 
 /// One piece of evidence that an item fits a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,21 @@ pub enum DiscoverSignal {
     MemoryWide,
     /// The best share over the single clauses ([`super::intent_index::CLAUSE`]).
     MemoryClause,
+    /// Logarithm of the probability that the trained intent head gives it, scaled to 0..1; for a capability, the mean of its tools.
+    Head,
 }
 
 impl DiscoverSignal {
-    pub const ALL: [Self; SIGNALS] =
-        [Self::Dense, Self::Clause, Self::Words, Self::Popularity, Self::Memory, Self::MemoryWide, Self::MemoryClause];
+    pub const ALL: [Self; SIGNALS] = [
+        Self::Dense,
+        Self::Clause,
+        Self::Words,
+        Self::Popularity,
+        Self::Memory,
+        Self::MemoryWide,
+        Self::MemoryClause,
+        Self::Head,
+    ];
 
     /// The name in answers.
     pub const fn name(self) -> &'static str {
@@ -37,16 +47,18 @@ impl DiscoverSignal {
             Self::Memory => "memory",
             Self::MemoryWide => "memory_wide",
             Self::MemoryClause => "memory_clause",
+            Self::Head => "head",
         }
     }
 }
 
 /// The weights before calibration: texts dominate for unfamiliar intents, the memory for familiar ones.
-pub const PRIOR: Weights = Weights { fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0], known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0] };
+pub const PRIOR: Weights =
+    Weights { fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0, 0.0], known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0, 0.0] };
 
 /// Weights under which only the memory signals decide; the others break ties among items the memory says nothing about.
 pub const MEMORY_FIRST: Weights = {
-    let weights = [0.02, 0.02, 0.02, 0.02, 1.0, 1.0, 0.0];
+    let weights = [0.02, 0.02, 0.02, 0.02, 1.0, 1.0, 0.0, 0.0];
     Weights { fresh: weights, known: weights }
 };
 

@@ -1,5 +1,5 @@
-//! BM25 index over the texts of the items (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009). Replacing a
-//! document takes O(its words), [`Bm25::update_length_norms`] after the replacements O(documents), a question O(postings of its words).
+//! BM25 index over texts (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009): of the items that `discover` searches
+//! and of the tools that `predict` ranks. Replacing a document takes O(postings of its words), a question O(postings of its words).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,12 @@ pub struct Bm25 {
     postings: BTreeMap<String, Vec<(u32, u32)>>,
     /// Words per document; 0 for none.
     lengths: Vec<u32>,
-    /// By document: k1 * (1 - b + b * length / mean length), as of the last [`Self::update_length_norms`].
-    length_norms: Vec<f32>,
     length_total: u64,
     documents: u32,
 }
 
 impl Bm25 {
-    /// Replaces the text `before` of `document`, if it had one, by `text`. Call [`Self::update_length_norms`] after the last one.
+    /// Replaces the text `before` of `document`, if it had one, by `text`.
     pub fn replace(&mut self, document: u32, before: Option<&str>, text: Option<&str>) {
         if self.lengths.len() <= document as usize {
             self.lengths.resize(document as usize + 1, 0);
@@ -39,40 +37,52 @@ impl Bm25 {
             self.documents -= 1;
         }
         let Some(text) = text else { return };
-        let words = words(text);
-        let length = u32::try_from(words.len()).unwrap_or(u32::MAX);
-        for word in words {
-            let documents = self.postings.entry(word).or_default();
-            match documents.iter_mut().rev().find(|(other, _)| *other == document) {
-                Some((_, times)) => *times += 1,
-                None => documents.push((document, 1)),
-            }
+        let mut times: BTreeMap<String, u32> = BTreeMap::new();
+        let mut length = 0;
+        for word in words(text) {
+            *times.entry(word).or_default() += 1;
+            length += 1;
+        }
+        for (word, times) in times {
+            self.postings.entry(word).or_default().push((document, times));
         }
         self.lengths[document as usize] = length;
         self.length_total += u64::from(length);
         self.documents += 1;
     }
 
-    /// Recomputes the length norms from the current mean length. To be called after replacements, before scoring.
-    #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
-    pub fn update_length_norms(&mut self) {
-        let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
-        let norm = |length: &u32| K1 * (1.0 - B + B * (*length as f32 / mean));
-        self.length_norms = self.lengths.iter().map(norm).collect();
+    /// The score of every document, by number.
+    pub fn scores(&self, question: &str) -> Vec<f32> {
+        let mut scores = vec![0.0; self.lengths.len()];
+        self.add_scores(question, &mut scores);
+        scores
     }
 
     /// Adds the score of every document to `scores`, which is indexed by document.
     #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
     pub fn add_scores(&self, question: &str, scores: &mut [f32]) {
+        let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
+        let per_word = K1 * B / mean;
         // Sorted, because float sums depend on the order.
         for word in words(question).into_iter().collect::<BTreeSet<_>>() {
             let Some(documents) = self.postings.get(&word).filter(|documents| !documents.is_empty()) else { continue };
             let having = documents.len() as f32;
-            let rarity = (1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5)).ln();
+            let rarity = (K1 + 1.0) * libm::logf(1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5));
             for &(document, times) in documents {
+                let length_norm = K1 * (1.0 - B) + per_word * self.lengths[document as usize] as f32;
                 let times = times as f32;
-                scores[document as usize] += rarity * times * (K1 + 1.0) / (times + self.length_norms[document as usize]);
+                scores[document as usize] += rarity * times / (times + length_norm);
             }
+        }
+    }
+}
+
+/// Scales values of at least 0 so that the largest is 1; all zeros stay.
+pub(crate) fn divide_by_largest(values: &mut [f32]) {
+    let largest = values.iter().copied().fold(0.0, f32::max);
+    if largest > 0.0 {
+        for value in values {
+            *value /= largest;
         }
     }
 }
@@ -86,7 +96,6 @@ mod tests {
         for (document, text) in (0..).zip(texts) {
             index.replace(document, None, Some(text));
         }
-        index.update_length_norms();
         index
     }
 
@@ -117,13 +126,11 @@ mod tests {
     fn a_replaced_document_leaves_nothing_behind() {
         let mut changed = index(&["cat dog dog", "cat"]);
         changed.replace(0, Some("cat dog dog"), Some("bird"));
-        changed.update_length_norms();
         let fresh = index(&["bird", "cat"]);
         for question in ["cat", "dog", "bird"] {
             check(&changed, question, scores(&fresh, question));
         }
         changed.replace(1, Some("cat"), None);
-        changed.update_length_norms();
         check(&changed, "cat", [0.0; 3]);
     }
 }

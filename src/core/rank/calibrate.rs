@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::blend::{MEMORY_FIRST, PRIOR, SIGNALS, Weights};
+use super::blend::{DiscoverSignal, MEMORY_FIRST, PRIOR, SIGNALS, Weights};
 use super::index::Index;
 use super::signals::Signals;
 use super::{Clause, Question};
@@ -40,7 +40,8 @@ const PARAMETERS: usize = 2 * SIGNALS;
 type Features = [f64; PARAMETERS];
 
 /// The features of the right and the wrong tools of one past intent.
-struct FitExample {
+#[derive(Clone)]
+pub(crate) struct FitExample {
     /// Each with its weight: the share of the runs that used it. The weights sum to 1.
     right: Vec<(Features, f64)>,
     wrong: Vec<Features>,
@@ -50,34 +51,47 @@ struct FitExample {
 pub(super) fn calibrate(index: &Index) -> Weights {
     let entries = index.intents().len();
     let step = entries.div_ceil(EXAMPLES_MAX).max(1);
-    let examples: Vec<FitExample> = (0..entries).step_by(step).filter_map(|entry| example(index, entry)).collect();
+    let examples: Vec<FitExample> = (0..entries).step_by(step).filter_map(|entry| example(index, entry, &[])).collect();
     if examples.len() < EXAMPLES_MIN { Weights::default() } else { choose(&examples) }
 }
 
 /// The fitted weights, or [`MEMORY_FIRST`] where those answer better.
-fn choose(examples: &[FitExample]) -> Weights {
+pub(crate) fn choose(examples: &[FitExample]) -> Weights {
     let fitted = fit(examples);
     if quality(examples, &MEMORY_FIRST) > quality(examples, &fitted) { MEMORY_FIRST } else { fitted }
 }
 
-/// Recall of the first five answers plus reciprocal rank of the first right one, summed over the examples. A wrong tool that ties
-/// counts as ranked before.
-#[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+/// The sum of [`FitExample::quality`] over the examples.
 fn quality(examples: &[FitExample], weights: &Weights) -> f64 {
-    let weights = parameters(weights);
-    let quality = |example: &FitExample| {
-        let right: Vec<f64> = example.right.iter().map(|(features, _)| score(features, &weights)).collect();
-        let wrong: Vec<f64> = example.wrong.iter().map(|features| score(features, &weights)).collect();
+    examples.iter().map(|example| example.quality(weights)).sum()
+}
+
+impl FitExample {
+    /// Recall of the first five answers plus reciprocal rank of the first right one. A wrong tool that ties counts as ranked before.
+    #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+    pub(crate) fn quality(&self, weights: &Weights) -> f64 {
+        let weights = parameters(weights);
+        let right: Vec<f64> = self.right.iter().map(|(features, _)| score(features, &weights)).collect();
+        let wrong: Vec<f64> = self.wrong.iter().map(|features| score(features, &weights)).collect();
         let rank = |own: &f64| {
             let better = right.iter().filter(|other| *other > own).count();
             1 + better + wrong.iter().filter(|other| *other >= own).count()
         };
         let ranks: Vec<usize> = right.iter().map(rank).collect();
-        let found: f64 =
-            ranks.iter().zip(&example.right).filter(|(rank, _)| **rank <= FIRST).map(|(_, (_, share))| share).sum();
+        let found: f64 = ranks.iter().zip(&self.right).filter(|(rank, _)| **rank <= FIRST).map(|(_, (_, share))| share).sum();
         found + 1.0 / ranks.iter().min().copied().unwrap_or(usize::MAX) as f64
-    };
-    examples.iter().map(quality).sum()
+    }
+
+    /// The same example without a signal.
+    pub(crate) fn without(&self, signal: DiscoverSignal) -> Self {
+        let mut example = self.clone();
+        let features = example.right.iter_mut().map(|(features, _)| features).chain(&mut example.wrong);
+        for features in features {
+            features[signal as usize] = 0.0;
+            features[SIGNALS + signal as usize] = 0.0;
+        }
+        example
+    }
 }
 
 fn parameters(weights: &Weights) -> Features {
@@ -88,9 +102,11 @@ fn score(features: &Features, weights: &Features) -> f64 {
     features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
 }
 
-/// The example of one past intent; `None` if it has no right or no wrong tool.
-fn example(index: &Index, entry: usize) -> Option<FitExample> {
-    let signals = Signals::compute(index, &question(index, entry), Some(entry));
+/// The example of one past intent, with the scores of a head that has not seen it, or none; `None` if it has no right or no wrong
+/// tool.
+pub(crate) fn example(index: &Index, entry: usize, head: &[f32]) -> Option<FitExample> {
+    let mut signals = Signals::compute(index, &question(index, entry), Some(entry));
+    signals.add_head(index, head);
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
     let used = index.intents().shares(entry).iter();

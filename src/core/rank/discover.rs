@@ -66,7 +66,8 @@ pub struct Discovery {
 /// Ranks all usable items for the question.
 pub fn discover(index: &Index, question: &Question, options: DiscoverOptions) -> Discovery {
     let signals = Signals::compute(index, question, None);
-    let weights = index.weights().interpolate(f64::from(signals.confidence), signals.active());
+    let fitted = index.state().predictor.parts.ranker().map(|(_, ranker)| &ranker.discover);
+    let weights = fitted.unwrap_or(index.weights()).interpolate(f64::from(signals.confidence), signals.active());
     let documents = index.documents();
     let mut discovery = Discovery::default();
     let mut shortlist = Shortlist { index, limit: options.limit, kept: Vec::new(), bar: f64::MIN };

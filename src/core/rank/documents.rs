@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bm25::Bm25;
+use super::bm25::{Bm25, divide_by_largest};
 use super::reliability;
 use super::rows::VectorRows;
 use crate::capability::{Capability, Status};
@@ -33,8 +33,6 @@ pub struct Documents {
     /// look common.
     tool_words: Arc<Bm25>,
     capability_words: Arc<Bm25>,
-    /// Since the length norms of the words were computed.
-    texts_changed: bool,
     vectors: VectorRows,
 }
 
@@ -68,11 +66,6 @@ impl Documents {
             let capability = state.capabilities.at(u32::try_from(position).expect("as above"));
             self.set_text(self.capabilities[position], Capability::text(capability));
         }
-        if self.texts_changed {
-            Arc::make_mut(&mut self.tool_words).update_length_norms();
-            Arc::make_mut(&mut self.capability_words).update_length_norms();
-            self.texts_changed = false;
-        }
         self.fill_vectors(state);
         self.success_rates = self.nodes.iter().map(|node| usable_rate(state, *node)).collect();
     }
@@ -92,7 +85,6 @@ impl Documents {
             return;
         }
         let before = known.take();
-        self.texts_changed = true;
         let words = match self.nodes[slot as usize].kind() {
             NodeKind::Tool(_) => &mut self.tool_words,
             NodeKind::Capability(_) => &mut self.capability_words,
@@ -160,16 +152,6 @@ impl Documents {
 
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
-    }
-}
-
-/// Scales values of at least 0 so that the largest is 1; all zeros stay.
-pub(super) fn divide_by_largest(values: &mut [f32]) {
-    let largest = values.iter().copied().fold(0.0, f32::max);
-    if largest > 0.0 {
-        for value in values {
-            *value /= largest;
-        }
     }
 }
 

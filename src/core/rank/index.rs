@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blend::Weights;
+use super::bm25::divide_by_largest;
 use super::calibrate::calibrate;
-use super::documents::{Documents, divide_by_largest};
+use super::documents::Documents;
 use super::intent_index::IntentIndex;
 use crate::graph::Node;
 use crate::id::Seq;

@@ -4,6 +4,8 @@ use super::Question;
 use super::blend::{DiscoverSignal, SIGNALS};
 use super::index::Index;
 use super::intent_index::{CLAUSE, NEAR, Neighbour, WIDE};
+use crate::graph::{Node, NodeKind};
+use crate::predict::parts::LOG_MIN;
 
 /// One column per signal, with a value per slot.
 #[derive(Clone, Debug)]
@@ -30,7 +32,30 @@ impl Signals {
         if !index.intents().is_empty() {
             signals.add_memory_signals(index, question, except);
         }
+        // The served head was trained on the past intents: about those it says too much.
+        if let (Some(vector), None) = (&question.vector, except) {
+            let clauses: Vec<&[f32]> = question.clause_vectors().collect();
+            let state = index.state();
+            signals.add_head(index, &state.predictor.parts.head_scores(state, vector, &clauses));
+        }
         signals
+    }
+
+    /// Sets the scores of an intent head, given by position of the tool; none if it is empty.
+    pub(crate) fn add_head(&mut self, index: &Index, scores: &[f32]) {
+        if scores.is_empty() {
+            return;
+        }
+        let (documents, state) = (index.documents(), index.state());
+        let scaled = |node: &Node| match node.kind() {
+            NodeKind::Tool(position) => scores.get(position as usize).map(|score| 1.0 - score / LOG_MIN),
+            NodeKind::Capability(_) => None,
+        };
+        let value = |slot: usize| match documents.node(slot).kind() {
+            NodeKind::Tool(_) => scaled(&documents.node(slot)).unwrap_or(0.0),
+            NodeKind::Capability(position) => mean(state.capabilities.at(position).members.iter().filter_map(scaled)),
+        };
+        self.set(DiscoverSignal::Head, (0..self.items).map(value).collect());
     }
 
     /// Sets the cosines with the items' texts. An intent of one clause is its own best clause.
@@ -101,6 +126,12 @@ impl Signals {
     pub fn is_empty(&self) -> bool {
         self.items == 0
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a capability has few members")]
+fn mean(values: impl Iterator<Item = f32>) -> f32 {
+    let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
+    sum / count.max(1) as f32
 }
 
 /// The largest value of each slot over several lists.

@@ -2,12 +2,14 @@
 
 use super::{Notice, State};
 use crate::event::{ModelPromoted, ModelRolledBack};
+use crate::predict::parts::Parts;
 
 impl State {
     pub(super) fn promote(&mut self, event: &ModelPromoted) -> Vec<Notice> {
         if !self.trained.promote(event) {
             return Vec::new();
         }
+        self.parts_changed();
         vec![Notice::ModelPromoted { version: event.version.clone() }]
     }
 
@@ -15,6 +17,12 @@ impl State {
         if !self.trained.roll_back(event) {
             return Vec::new();
         }
+        self.parts_changed();
         vec![Notice::ModelRolledBack { part: event.part, to: event.to.clone() }]
+    }
+
+    /// Derives the parts that serve from the trained versions and the embedding model.
+    pub(super) fn parts_changed(&mut self) {
+        self.predictor.parts = Parts::new(&self.trained, self.vectors.model());
     }
 }

@@ -39,7 +39,8 @@ pub(super) fn counters(state: &State) -> Vec<RecordBatch> {
         ("lessons.due", due),
         ("lessons.taken", taken),
         ("lessons.next", next),
-        ("logit.examples", logit.examples()),
+        ("logit.first_examples", logit.first.examples()),
+        ("logit.later_examples", logit.later.examples()),
         ("predictions.scored", scores.total()),
     ];
     let by_kind = Kind::ALL.into_iter().zip(counts).map(|(kind, count)| (counter_name(kind), count));

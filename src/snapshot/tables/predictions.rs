@@ -11,9 +11,9 @@ use super::super::error::Unreadable;
 use super::graph::symbol_name;
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
-use crate::core::predict::logit::Logit;
+use crate::core::predict::logit::{Logit, StepLogit};
 use crate::core::predict::score::{Impression, ImpressionScores, ScoredImpression};
-use crate::core::predict::signals::{LIVE_SIGNALS, SIGNALS, Signal};
+use crate::core::predict::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind};
 use crate::core::predict::threshold::{Posterior, Thresholds};
 use crate::core::state::State;
 
@@ -26,25 +26,39 @@ pub(in super::super) const SCORES: &str = "scores";
 const WEIGHT: &str = "weight";
 const CURVATURE: &str = "curvature";
 
-/// One row per weight, then one per cell of the curvature.
+/// For each kind of step one row per weight, then one per cell of the curvature.
 pub(super) fn parameters(state: &State) -> Vec<RecordBatch> {
     let logit = &state.predictor.logit;
-    let weights = Signal::ALL.into_iter().zip(logit.weights()).map(|(signal, value)| (WEIGHT, signal, None, *value));
-    let cells = Signal::LIVE.into_iter().zip(logit.curvature()).flat_map(|(row, values)| {
-        Signal::LIVE.into_iter().zip(values).map(move |(column, value)| (CURVATURE, row, Some(column), *value))
-    });
-    let rows: Vec<_> = weights.chain(cells).collect();
+    let mut rows: Vec<(StepKind, &str, Signal, Option<Signal>, f64)> = Vec::new();
+    for step in StepKind::ALL {
+        let part = logit.step(step);
+        let weights = Signal::ALL.into_iter().zip(part.weights());
+        rows.extend(weights.map(|(signal, value)| (step, WEIGHT, signal, None, *value)));
+        for (row, values) in Signal::LIVE.into_iter().zip(part.curvature()) {
+            let cells = Signal::LIVE.into_iter().zip(values);
+            rows.extend(cells.map(|(column, value)| (step, CURVATURE, row, Some(column), *value)));
+        }
+    }
     let columns = Columns::default()
-        .with("parameter", texts(rows.iter().map(|row| row.0)))
-        .with("signal", texts(rows.iter().map(|row| row.1.name())))
-        .with_optional("other_signal", optional_texts(rows.iter().map(|row| row.2.map(Signal::name))))
-        .with("value", Float64Array::from_iter_values(rows.iter().map(|row| row.3)));
+        .with("step", texts(rows.iter().map(|row| row.0.name())))
+        .with("parameter", texts(rows.iter().map(|row| row.1)))
+        .with("signal", texts(rows.iter().map(|row| row.2.name())))
+        .with_optional("other_signal", optional_texts(rows.iter().map(|row| row.3.map(Signal::name))))
+        .with("value", Float64Array::from_iter_values(rows.iter().map(|row| row.4)));
     vec![columns.batch()]
 }
 
-pub(in super::super) fn read_parameters(rows: &TableRows, examples: u64) -> Result<Logit, Unreadable> {
+/// `examples` are the examples that the weights of first and of later steps were learnt from.
+pub(in super::super) fn read_parameters(rows: &TableRows, examples: [u64; 2]) -> Result<Logit, Unreadable> {
+    let [first, later] = examples;
+    Ok(Logit { first: read_step(rows, StepKind::First, first)?, later: read_step(rows, StepKind::Later, later)? })
+}
+
+/// Reads the rows of one kind of step.
+fn read_step(rows: &TableRows, step: StepKind, examples: u64) -> Result<StepLogit, Unreadable> {
     let text = |name| rows.column::<LargeStringArray>(name);
-    let (parameters, signals, others) = (text("parameter")?, text("signal")?, text("other_signal")?);
+    let (steps, parameters) = (text("step")?, text("parameter")?);
+    let (signals, others) = (text("signal")?, text("other_signal")?);
     let values = rows.column::<Float64Array>("value")?;
     let signal = |name: &str| {
         let found = Signal::ALL.into_iter().find(|signal| signal.name() == name);
@@ -52,7 +66,7 @@ pub(in super::super) fn read_parameters(rows: &TableRows, examples: u64) -> Resu
     };
     let live_index = |signal: Signal| Signal::LIVE.into_iter().position(|live| live == signal);
     let (mut weights, mut curvature) = ([0.0; SIGNALS], [[0.0; LIVE_SIGNALS]; LIVE_SIGNALS]);
-    for row in 0..rows.len() {
+    for row in (0..rows.len()).filter(|row| steps.value(*row) == step.name()) {
         let first = signal(signals.value(row))?;
         let slot = match text_at(others, row) {
             Some(other) => live_index(first).zip(live_index(signal(other)?)).map(|(at, other)| &mut curvature[at][other]),
@@ -61,7 +75,7 @@ pub(in super::super) fn read_parameters(rows: &TableRows, examples: u64) -> Resu
         let unknown = || rows.unreadable("parameter", format!("holds '{}' where it does not belong", parameters.value(row)));
         *slot.ok_or_else(unknown)? = values.value(row);
     }
-    Ok(Logit::from_rows(weights, curvature, examples))
+    Ok(StepLogit::from_rows(weights, curvature, examples))
 }
 
 pub(super) fn thresholds(state: &State) -> Vec<RecordBatch> {

@@ -1,0 +1,118 @@
+//! The trained parts that serve, ready to answer: their parameters, and the tools' side of their scores.
+//!
+//! Derived from the trained versions, the tools and the vectors of the same state, so the digest leaves them out. The tools' side is
+//! computed by the first question after a tool or a part changed: the fold itself never needs it.
+
+use std::sync::{Arc, OnceLock};
+
+use ndarray::Array2;
+use pml_model::{Encoder, IntentHead, Next, ToolRows};
+
+use super::ranker::RankerWeights;
+use crate::event::{ModelPart, ModelVersion};
+use crate::graph::{Node, NodeKind};
+use crate::state::State;
+use crate::train::tool_rows;
+use crate::trained::{StoredVersion, Trained};
+
+/// The smallest logarithm of a probability that is told apart from less.
+pub(crate) const LOG_MIN: f32 = -12.0;
+
+/// `Parts` holds the trained parts of one state. A part that was trained on the vectors of another embedding model is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    head: Option<Arc<IntentHead>>,
+    encoder: Option<Arc<Encoder>>,
+    ranker: Option<(ModelVersion, Arc<RankerWeights>)>,
+    rows: Arc<OnceLock<PartRows>>,
+}
+
+/// The tools' side of the scores.
+#[derive(Debug)]
+struct PartRows {
+    head: Option<Array2<f32>>,
+    encoder: Option<ToolRows>,
+}
+
+impl Parts {
+    /// The parts that serve in a state with these trained versions and this embedding model.
+    pub fn new(trained: &Trained, embedding_model: Option<&Arc<str>>) -> Self {
+        let fits = |version: &&Arc<StoredVersion>| {
+            let model = version.run.event.embedding_model.as_deref();
+            model.is_none() || model == embedding_model.map(|model| &**model)
+        };
+        let bytes = |part| trained.current(part).filter(fits).and_then(|version| version.bytes());
+        let head = bytes(ModelPart::Head).and_then(|bytes| IntentHead::from_bytes(&bytes).ok()).map(Arc::new);
+        let encoder = bytes(ModelPart::Encoder).and_then(|bytes| Encoder::from_bytes(&bytes).ok()).map(Arc::new);
+        let serves = |version: &ModelVersion| trained.serving(version.part()).current.as_ref() == Some(version);
+        let weights = bytes(ModelPart::Ranker).and_then(|bytes| RankerWeights::from_bytes(&bytes));
+        let weights = weights.filter(|weights| weights.requires.iter().all(serves)).map(Arc::new);
+        let ranker = trained.serving(ModelPart::Ranker).current.clone().zip(weights);
+        Self { head, encoder, ranker, rows: Arc::default() }
+    }
+
+    /// Forgets the tools' side, because the text or the vector of a tool changed.
+    pub fn tools_changed(&mut self) {
+        if self.rows.get().is_some() {
+            self.rows = Arc::default();
+        }
+    }
+
+    /// The fitted weights that serve, and their version. None while the parts that they were fitted with do not serve.
+    pub fn ranker(&self) -> Option<(&ModelVersion, &RankerWeights)> {
+        self.ranker.as_ref().map(|(version, weights)| (version, &**weights))
+    }
+
+    fn rows(&self, state: &State) -> &PartRows {
+        self.rows.get_or_init(|| {
+            let tools = tool_rows(state);
+            PartRows {
+                head: self.head.as_ref().map(|head| head.tool_rows(tools.view())),
+                encoder: self.encoder.as_ref().map(|encoder| encoder.tool_rows(tools.view())),
+            }
+        })
+    }
+
+    /// The head's logarithm of the probability of each tool, by position; empty without a head.
+    pub fn head_scores(&self, state: &State, whole: &[f32], clauses: &[&[f32]]) -> Vec<f32> {
+        let Some(head) = self.head.as_ref().filter(|head| head.dim() == whole.len()) else { return Vec::new() };
+        let rows = self.rows(state).head.as_ref().expect("there is a head");
+        log_softmax(head.logits(whole, clauses, rows).logits)
+    }
+
+    /// The encoder's prediction after these calls; unknown callees and capabilities are left out.
+    pub fn next(&self, state: &State, whole: Option<&[f32]>, context: &[Option<Node>]) -> Option<Next> {
+        let encoder = self.encoder.as_ref()?;
+        let whole = whole.filter(|whole| whole.len() == encoder.dim())?;
+        let rows = self.rows(state).encoder.as_ref()?;
+        let calls: Vec<usize> = context.iter().copied().flatten().filter_map(tool_row).collect();
+        Some(floored(encoder.next_after(whole, &calls, rows)))
+    }
+}
+
+fn tool_row(node: Node) -> Option<usize> {
+    match node.kind() {
+        NodeKind::Tool(position) => Some(position as usize),
+        NodeKind::Capability(_) => None,
+    }
+}
+
+/// A prediction whose logarithms are at least [`LOG_MIN`].
+pub(crate) fn floored(mut next: Next) -> Next {
+    for value in &mut next.tools {
+        *value = value.max(LOG_MIN);
+    }
+    next.end = next.end.max(LOG_MIN);
+    next
+}
+
+/// Logarithms of the softmax, at least [`LOG_MIN`].
+pub(crate) fn log_softmax(mut logits: Vec<f32>) -> Vec<f32> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = logits.iter().map(|logit| libm::expf(logit - largest)).sum();
+    let total = largest + libm::logf(sum);
+    for logit in &mut logits {
+        *logit = (*logit - total).max(LOG_MIN);
+    }
+    logits
+}

@@ -1,0 +1,81 @@
+//! The examples that the ranker's weights are fitted to: steps of remembered intents, with scores of trained parts that have not seen
+//! the intent.
+
+use std::collections::BTreeMap;
+
+use pml_model::{Next, Scores};
+
+use super::data::TrainingData;
+use crate::predict::lesson::{HeldOutScores, examples};
+use crate::predict::logit::Example;
+use crate::predict::parts::{floored, log_softmax};
+use crate::state::State;
+
+/// Intents that give examples, at most; evenly spread over the memory. The few weights need no more.
+const INTENTS_MAX: usize = 1_500;
+/// Numbers kept for held-out scores, at most: an intent takes a few per tool.
+const SCORES_MAX: usize = 16 * 1024 * 1024;
+/// Steps of a run that are held in mind when the room for scores is divided.
+const STEPS_USUAL: usize = 5;
+
+/// The steps of one remembered intent.
+pub(super) struct IntentExamples {
+    /// In the memory.
+    pub(super) number: u64,
+    pub(super) steps: Vec<Example>,
+}
+
+/// The intents that give examples, with the scores that trained parts gave them.
+pub(super) struct Held {
+    scores: BTreeMap<u64, HeldOutScores>,
+    /// By run of the training data: the number of its intent if the intent gives examples and the run is its latest.
+    by_run: Vec<Option<u64>>,
+}
+
+impl Held {
+    /// Chooses the intents.
+    pub(super) fn choose(state: &State, data: &TrainingData) -> Self {
+        let room = SCORES_MAX / (state.tools.len().max(1) * STEPS_USUAL);
+        let numbers = state.memory.numbers();
+        let known = usize::try_from(numbers.end - numbers.start).expect("the memory is bounded");
+        let step = known.div_ceil(room.clamp(100, INTENTS_MAX)).max(1);
+        // Counted from the newest intent: the latest habits matter most.
+        let scores: BTreeMap<u64, HeldOutScores> =
+            numbers.rev().step_by(step).map(|number| (number, HeldOutScores::default())).collect();
+        let is_latest = |run: usize| data.numbers.get(run + 1) != Some(&data.numbers[run]);
+        let chosen = |run: usize| Some(data.numbers[run]).filter(|number| is_latest(run) && scores.contains_key(number));
+        Self { by_run: (0..data.numbers.len()).map(chosen).collect(), scores }
+    }
+
+    fn scores_of(&mut self, run: usize) -> Option<&mut HeldOutScores> {
+        self.scores.get_mut(&self.by_run[run]?)
+    }
+
+    /// Keeps the head's scores of a run.
+    pub(super) fn add_head(&mut self, run: usize, scores: &Scores) {
+        if let Some(held) = self.scores_of(run) {
+            held.head = log_softmax(scores.logits.clone());
+        }
+    }
+
+    /// The head's scores of an intent, if it gives examples.
+    pub(super) fn head(&self, number: u64) -> Option<&[f32]> {
+        self.scores.get(&number).map(|held| held.head.as_slice())
+    }
+
+    /// Keeps the encoder's prediction of a run after `calls` calls.
+    pub(super) fn add_next(&mut self, run: usize, calls: usize, next: &Next) {
+        if let Some(held) = self.scores_of(run) {
+            held.next.insert(calls, floored(next.clone()));
+        }
+    }
+
+    /// The examples of every chosen intent that has any, the oldest intent first.
+    pub(super) fn into_examples(self, state: &State) -> Vec<IntentExamples> {
+        let of_intent = |(number, scores): (u64, HeldOutScores)| {
+            let steps = examples(state, number, state.memory.get(number)?, scores);
+            (!steps.is_empty()).then_some(IntentExamples { number, steps })
+        };
+        self.scores.into_iter().filter_map(of_intent).collect()
+    }
+}

@@ -1,0 +1,161 @@
+//! The fit of the ranker's weights: a conditional logit over all examples at once, by Newton's method.
+
+use super::examples::IntentExamples;
+use crate::predict::logit::{Example, OUTLIER, PRECISION, probabilities};
+use crate::predict::signals::{SIGNALS, Signal, StepKind, Values};
+
+/// Newton steps; the loss is convex but for the weighting of outliers, and few are needed.
+const STEPS: usize = 12;
+/// The largest change of a weight by one step.
+const STEP_MAX: f64 = 1.5;
+/// A step in which no weight changed by more ends the fit.
+const CONVERGED: f64 = 1e-6;
+/// Parts into which the intents are divided to measure weights on intents that they were not fitted to.
+const FOLDS: usize = 4;
+
+type Weights = [f64; SIGNALS];
+
+/// Which signals may have a weight.
+pub(super) type Allowed = [bool; SIGNALS];
+
+/// Weights for both kinds of steps.
+#[derive(Clone, Debug)]
+pub(super) struct StepWeights {
+    pub(super) first: Weights,
+    pub(super) later: Weights,
+}
+
+impl StepWeights {
+    pub(super) fn of(&self, kind: StepKind) -> &Weights {
+        match kind {
+            StepKind::First => &self.first,
+            StepKind::Later => &self.later,
+        }
+    }
+
+    /// Fits the weights to the examples of these intents. Signals that are not allowed get weight 0.
+    pub(super) fn fit<'a>(intents: impl Iterator<Item = &'a IntentExamples>, allowed: &Allowed) -> Self {
+        let examples: Vec<&Example> = intents.flat_map(|intent| &intent.steps).collect();
+        let of_kind = |kind| examples.iter().copied().filter(move |example| example.step == kind).collect::<Vec<_>>();
+        let [first, later] = StepKind::ALL.map(|kind| fit(&of_kind(kind), kind, allowed));
+        Self { first, later }
+    }
+}
+
+/// What weights reach on the examples of one intent: means over its steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IntentScore {
+    pub(super) log_loss: f64,
+    /// Reciprocal rank of the tool that was called, among the candidates that are calls. 0 steps where the run ended.
+    pub(super) reciprocal_rank: f64,
+    calls: usize,
+}
+
+/// Measures weights on every intent, each with weights fitted to the other folds.
+pub(super) fn cross_validated(intents: &[IntentExamples], allowed: &Allowed) -> Vec<IntentScore> {
+    let mut scores = vec![IntentScore::default(); intents.len()];
+    for fold in 0..FOLDS {
+        let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
+        let weights = StepWeights::fit(others, allowed);
+        for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
+            scores[at] = score(intent, |example| *weights.of(example.step));
+        }
+    }
+    scores
+}
+
+/// The score of one intent under the weights that `weights` gives for each example.
+#[expect(clippy::cast_precision_loss, reason = "an intent has few steps")]
+pub(super) fn score(intent: &IntentExamples, weights: impl Fn(&Example) -> Weights) -> IntentScore {
+    let mut total = IntentScore::default();
+    for example in &intent.steps {
+        let probabilities = probabilities(&weights(example), &example.values);
+        total.log_loss -= libm::log(probabilities[example.right].max(f64::MIN_POSITIVE));
+        if let Some(rank) = rank_of_call(example, &probabilities) {
+            total.reciprocal_rank += 1.0 / rank as f64;
+            total.calls += 1;
+        }
+    }
+    total.log_loss /= intent.steps.len().max(1) as f64;
+    total.reciprocal_rank /= total.calls.max(1) as f64;
+    total
+}
+
+/// The rank of the right call among the calls, by these values, of equals behind; `None` if the run ended here.
+pub(super) fn rank_of_call(example: &Example, values: &[f64]) -> Option<usize> {
+    let is_call = |at: usize| example.values[at][Signal::Done as usize] == 0.0;
+    let right = values[example.right];
+    is_call(example.right)
+        .then(|| (0..values.len()).filter(|at| is_call(*at) && (*at == example.right || values[*at] >= right)).count())
+}
+
+/// The most likely weights, given the prior and the examples.
+fn fit(examples: &[&Example], kind: StepKind, allowed: &Allowed) -> Weights {
+    let prior = Signal::ALL.map(|signal| signal.prior(kind));
+    let used: Vec<usize> = (0..SIGNALS).filter(|at| allowed[*at]).collect();
+    let mut weights: Weights = std::array::from_fn(|at| if allowed[at] { prior[at] } else { 0.0 });
+    for _ in 0..STEPS {
+        let mut gradient: Vec<f64> = used.iter().map(|at| PRECISION * (weights[*at] - prior[*at])).collect();
+        let mut curvature: Vec<Vec<f64>> = used.iter().map(|_| vec![0.0; used.len()]).collect();
+        for (at, row) in curvature.iter_mut().enumerate() {
+            row[at] = PRECISION;
+        }
+        for example in examples {
+            add_example(example, &weights, &used, &mut gradient, &mut curvature);
+        }
+        let step = solve(curvature, gradient);
+        for (at, step) in used.iter().zip(&step) {
+            weights[*at] -= step.clamp(-STEP_MAX, STEP_MAX);
+        }
+        if step.iter().all(|step| step.abs() < CONVERGED) {
+            break;
+        }
+    }
+    weights
+}
+
+/// Adds the gradient and the curvature of one example's loss. An example is weighed by the probability that it is no outlier, as in
+/// the online logit.
+fn add_example(example: &Example, weights: &Weights, used: &[usize], gradient: &mut [f64], curvature: &mut [Vec<f64>]) {
+    let probabilities = probabilities(weights, &example.values);
+    let right = probabilities[example.right];
+    let share = right / (right + OUTLIER);
+    let pick = |values: &Values| used.iter().map(|at| values[*at]).collect::<Vec<f64>>();
+    let mut mean = vec![0.0; used.len()];
+    for (values, p) in example.values.iter().zip(&probabilities) {
+        let values = pick(values);
+        for (row, value) in values.iter().enumerate() {
+            let weighted = share * p * value;
+            mean[row] += weighted;
+            for (cell, other) in curvature[row][..=row].iter_mut().zip(&values) {
+                *cell += weighted * other;
+            }
+        }
+    }
+    let right = pick(&example.values[example.right]);
+    for row in 0..used.len() {
+        for column in 0..=row {
+            curvature[row][column] -= mean[row] * mean[column] / share;
+        }
+        gradient[row] += mean[row] - share * right[row];
+    }
+}
+
+/// Solves `matrix * x = vector` for a positive definite matrix, of which only the lower half is read (Cholesky).
+fn solve(mut matrix: Vec<Vec<f64>>, mut vector: Vec<f64>) -> Vec<f64> {
+    let size = vector.len();
+    for row in 0..size {
+        for column in 0..=row {
+            let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
+            let rest = matrix[row][column] - known;
+            matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
+        }
+        let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
+        vector[row] = (vector[row] - known) / matrix[row][row];
+    }
+    for row in (0..size).rev() {
+        let known: f64 = (row + 1..size).map(|at| matrix[at][row] * vector[at]).sum();
+        vector[row] = (vector[row] - known) / matrix[row][row];
+    }
+    vector
+}

@@ -1,0 +1,123 @@
+//! One training run: trains each part, lets it score the intents it has not seen, and makes examples with those scores.
+
+use std::ops::ControlFlow;
+
+use pml_model::{Encoder, IntentHead, Report, TrainError};
+
+use super::data::TrainingData;
+use super::discover::DiscoverFit;
+use super::examples::{Held, IntentExamples};
+use super::{TrainObserver, TrainProgress, TrainSettings};
+use crate::event::ModelPart;
+use crate::predict::signals::Signal;
+use crate::state::State;
+
+/// Parts into which the intents are divided, so that each is scored by a part that has not seen it.
+const CROSS_FIT_PARTS: usize = 4;
+
+/// A trained part before the gate.
+pub(super) struct Challenger {
+    pub(super) part: ModelPart,
+    /// The signal of the next-step ranker that it feeds.
+    pub(super) signal: Signal,
+    pub(super) bytes: Vec<u8>,
+    pub(super) report: Report,
+    pub(super) settings: Vec<(String, String)>,
+}
+
+/// Everything a training run computed.
+pub(super) struct TrainingResult<'a> {
+    pub(super) state: &'a State,
+    pub(super) seed: u64,
+    pub(super) challengers: Vec<Challenger>,
+    pub(super) discover: Option<DiscoverFit>,
+    pub(super) examples: Vec<IntentExamples>,
+}
+
+/// Trains all parts that the settings name.
+pub(super) fn train_all<'a>(
+    state: &'a State,
+    settings: &TrainSettings,
+    seed: u64,
+    observer: &mut TrainObserver<'_>,
+) -> Result<TrainingResult<'a>, TrainError> {
+    let data = TrainingData::new(state);
+    let mut held = Held::choose(state, &data);
+    let mut challengers = Vec::new();
+    for part in ModelPart::ALL.into_iter().filter(|part| settings.parts.contains(part)) {
+        let observe = &mut |progress| observer(TrainProgress { part, progress });
+        match part {
+            ModelPart::Head => challengers.push(train_head(&data, settings, seed, observe, &mut held)?),
+            ModelPart::Encoder => challengers.push(train_encoder(&data, settings, seed, observe, &mut held)?),
+            ModelPart::Shgat | ModelPart::Ranker => {}
+        }
+    }
+    let discover = DiscoverFit::new(state, &held);
+    Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state) })
+}
+
+type Observe<'a> = dyn FnMut(pml_model::Progress) -> ControlFlow<()> + 'a;
+
+fn train_head(
+    data: &TrainingData,
+    settings: &TrainSettings,
+    seed: u64,
+    observe: &mut Observe<'_>,
+    held: &mut Held,
+) -> Result<Challenger, TrainError> {
+    let settings = &settings.head;
+    let (head, report) = IntentHead::train(&data.set, settings, seed, observe)?;
+    if report.epochs > 0 {
+        let parts = (CROSS_FIT_PARTS, report.epochs);
+        IntentHead::cross_fit(&data.set, settings, parts, seed, observe, &mut |run, scores| held.add_head(run, scores))?;
+    }
+    let settings = [
+        ("learning_rate", settings.learning_rate.to_string()),
+        ("decay", settings.decay.to_string()),
+        ("dropout", settings.dropout.to_string()),
+        ("batch", settings.batch.to_string()),
+        ("epochs_max", settings.epochs_max.to_string()),
+        ("failed_weight", settings.failed_weight.to_string()),
+    ];
+    Ok(Challenger {
+        part: ModelPart::Head,
+        signal: Signal::IntentHead,
+        bytes: head.to_bytes(),
+        report,
+        settings: named(settings),
+    })
+}
+
+fn train_encoder(
+    data: &TrainingData,
+    settings: &TrainSettings,
+    seed: u64,
+    observe: &mut Observe<'_>,
+    held: &mut Held,
+) -> Result<Challenger, TrainError> {
+    let settings = &settings.encoder;
+    let (encoder, report) = Encoder::train(&data.set, settings, seed, observe)?;
+    if report.epochs > 0 {
+        let parts = (CROSS_FIT_PARTS, report.epochs);
+        let mut keep = |run: usize, calls: usize, next: &pml_model::Next| held.add_next(run, calls, next);
+        Encoder::cross_fit(&data.set, settings, parts, seed, observe, &mut keep)?;
+    }
+    let settings = [
+        ("learning_rate", settings.learning_rate.to_string()),
+        ("decay", settings.decay.to_string()),
+        ("dropout", settings.dropout.to_string()),
+        ("batch", settings.batch.to_string()),
+        ("epochs_max", settings.epochs_max.to_string()),
+    ];
+    Ok(Challenger {
+        part: ModelPart::Encoder,
+        signal: Signal::Recurrent,
+        bytes: encoder.to_bytes(),
+        report,
+        settings: named(settings),
+    })
+}
+
+fn named<const N: usize>(settings: [(&str, String); N]) -> Vec<(String, String)> {
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

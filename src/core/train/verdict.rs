@@ -1,0 +1,246 @@
+//! The verdict on a training run: which parts help, whether the ranker with them is better than what serves, and what is recorded.
+
+use super::TrainedPart;
+use super::baselines::BASELINES;
+use super::examples::IntentExamples;
+use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, score};
+use super::gate::{INTENTS_MIN, Paired};
+use super::run::{Challenger, TrainingResult};
+use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
+use crate::predict::lesson::{HeldOutScores, examples};
+use crate::predict::ranker::RankerWeights;
+use crate::predict::signals::{SIGNALS, Signal};
+use crate::state::State;
+use crate::text::clauses;
+use crate::vectors::TextHash;
+
+/// Signals of trained parts: each may have a weight only if its part is accepted.
+const PART_SIGNALS: [Signal; 4] = [Signal::IntentHead, Signal::Recurrent, Signal::TargetMass, Signal::Hyperpath];
+
+/// What the gate found out about one part.
+struct PartVerdict {
+    helps: bool,
+    reason: String,
+    metrics: Vec<ModelMetric>,
+}
+
+/// Two rankers on the same intents.
+struct Comparison {
+    log_loss: Paired,
+    reciprocal_rank: Paired,
+}
+
+impl Comparison {
+    fn new(challenger: &[IntentScore], champion: &[IntentScore]) -> Self {
+        let column = |scores: &[IntentScore], value: fn(&IntentScore) -> f64| scores.iter().map(value).collect::<Vec<_>>();
+        let paired = |value| Paired::new(&column(challenger, value), &column(champion, value));
+        Self { log_loss: paired(|score| -score.log_loss), reciprocal_rank: paired(|score| score.reciprocal_rank) }
+    }
+
+    /// Better by one measure, and not worse by the other.
+    fn is_better(&self) -> bool {
+        let Self { log_loss, reciprocal_rank } = self;
+        (log_loss.is_better() && !reciprocal_rank.is_worse()) || (reciprocal_rank.is_better() && !log_loss.is_worse())
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "log-loss {:+.4} +- {:.4}, reciprocal rank {:+.4} +- {:.4} on {} intents",
+            -self.log_loss.mean, self.log_loss.error, self.reciprocal_rank.mean, self.reciprocal_rank.error, self.log_loss.n
+        )
+    }
+}
+
+impl TrainingResult<'_> {
+    /// Decides about every part, then about the ranker with the accepted parts; if that is not better than what serves, nothing is
+    /// accepted.
+    pub(super) fn decide(self) -> Vec<TrainedPart> {
+        let mut allowed = [true; SIGNALS];
+        for signal in PART_SIGNALS {
+            allowed[signal as usize] = false;
+        }
+        let mut scores = cross_validated(&self.examples, &allowed);
+        let mut verdicts = Vec::new();
+        for challenger in &self.challengers {
+            verdicts.push(self.judge(challenger, &mut allowed, &mut scores));
+        }
+        let helpful = || self.challengers.iter().zip(&verdicts).filter(|(_, verdict)| verdict.helps);
+        let requires = helpful().map(|(challenger, _)| challenger.version()).collect();
+        let ranker = self.fit_ranker(requires, &allowed);
+        let (accepted, reason) = self.judge_ranker(&scores);
+        let mut metrics = mean_metrics("next.with_parts", &scores);
+        metrics.extend(self.baseline_metrics());
+        let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), accepted, reason.clone(), metrics);
+        let part = |(challenger, verdict): (&Challenger, PartVerdict)| {
+            let because =
+                if verdict.helps && !accepted { format!("the ranker with it was refused: {reason}") } else { verdict.reason };
+            let mut part =
+                self.trained(challenger.part, challenger.bytes.clone(), verdict.helps && accepted, because, verdict.metrics);
+            part.retires = accepted && !verdict.helps && self.state.trained.current(challenger.part).is_some();
+            part.event.settings.clone_from(&challenger.settings);
+            part.event.examples = challenger.report.examples as u64;
+            part.event.skipped = challenger.report.skipped as u64;
+            part
+        };
+        self.challengers.iter().zip(verdicts).map(part).chain([ranker]).collect()
+    }
+
+    /// Whether a part helps on intents that it has not seen. If so, its signal is allowed from now on.
+    fn judge(&self, challenger: &Challenger, allowed: &mut Allowed, scores: &mut Vec<IntentScore>) -> PartVerdict {
+        let report = &challenger.report;
+        let mut metrics = Vec::new();
+        for (name, value) in [("validation.before", report.validation_before), ("validation.after", report.validation)] {
+            metrics.extend(value.map(|value| metric(name, f64::from(value), report.examples)));
+        }
+        if report.epochs == 0 {
+            let reason = match report.validation_before {
+                Some(_) => "training did not improve it on held-out runs".to_owned(),
+                None => format!("fewer than {INTENTS_MIN} distinct intents with vectors"),
+            };
+            return PartVerdict { helps: false, reason, metrics };
+        }
+        let mut with = *allowed;
+        with[challenger.signal as usize] = true;
+        let scores_with = cross_validated(&self.examples, &with);
+        let next = Comparison::new(&scores_with, scores);
+        metrics.extend(mean_metrics("next.without", scores));
+        metrics.extend(mean_metrics("next.with", &scores_with));
+        let helps_next = next.is_better();
+        if helps_next {
+            (*allowed, *scores) = (with, scores_with);
+        }
+        let mut reason = format!("next: {}", next.describe());
+        let mut helps_discover = false;
+        if let Some(discover) = self.discover.as_ref().filter(|_| challenger.part == ModelPart::Head) {
+            let Paired { mean, error, n } = discover.head;
+            helps_discover = discover.head.is_better();
+            metrics.push(metric("discover.quality.with", discover.quality[0], n));
+            metrics.push(metric("discover.quality.without", discover.quality[1], n));
+            reason = format!("{reason}; discover: recall@5 + reciprocal rank {mean:+.4} +- {error:.4} on {n} intents");
+        }
+        PartVerdict { helps: helps_next || helps_discover, reason, metrics }
+    }
+
+    fn fit_ranker(&self, requires: Vec<ModelVersion>, allowed: &Allowed) -> RankerWeights {
+        let StepWeights { first, later } = StepWeights::fit(self.examples.iter(), allowed);
+        let has_head = requires.iter().any(|version| version.part() == ModelPart::Head);
+        let discover = self.discover.as_ref().map_or_else(Default::default, |discover| {
+            if has_head && discover.head.is_better() { discover.with_head } else { discover.without_head }
+        });
+        RankerWeights { requires, first, later, discover }
+    }
+
+    /// Whether the ranker that was cross-validated to `scores` is better than what serves and not worse than the baselines.
+    fn judge_ranker(&self, scores: &[IntentScore]) -> (bool, String) {
+        let reciprocal_ranks: Vec<f64> = scores.iter().map(|score| score.reciprocal_rank).collect();
+        for baseline in &BASELINES {
+            let plain: Vec<f64> = self.examples.iter().map(|intent| baseline.reciprocal_rank(intent)).collect();
+            if Paired::new(&reciprocal_ranks, &plain).is_worse() {
+                return (false, format!("worse than the baseline '{}'", baseline.name));
+            }
+        }
+        let (champion, known) = self.champion_scores();
+        let comparable: Vec<IntentScore> = known.iter().map(|at| scores[*at]).collect();
+        let comparison = Comparison::new(&comparable, &champion);
+        let against = if self.serves_trained_ranker() { "the version that serves" } else { "the weights learnt online" };
+        let verdict = if comparison.is_better() { "better" } else { "not better" };
+        (comparison.is_better(), format!("{verdict} than {against}: {}", comparison.describe()))
+    }
+
+    fn serves_trained_ranker(&self) -> bool {
+        self.state.predictor.parts.ranker().is_some()
+    }
+
+    /// What serves now, on the intents that it has not been fitted to, and the positions of those among the examples.
+    fn champion_scores(&self) -> (Vec<IntentScore>, Vec<usize>) {
+        let predictor = &self.state.predictor;
+        let unseen_from = ModelPart::ALL.iter().filter_map(|part| self.state.trained.current(*part));
+        let unseen_from =
+            unseen_from.map(|version| version.run.event.intents_end).max().filter(|_| self.serves_trained_ranker());
+        let known: Vec<usize> =
+            (0..self.examples.len()).filter(|at| unseen_from.is_none_or(|from| self.examples[*at].number >= from)).collect();
+        let score_of = |at: &usize| match predictor.parts.ranker() {
+            Some(_) => {
+                let served = served_examples(self.state, self.examples[*at].number);
+                score(&served, |example| *predictor.weights(example.step))
+            }
+            None => score(&self.examples[*at], |example| *predictor.logit.weights(example.step)),
+        };
+        (known.iter().map(score_of).collect(), known)
+    }
+
+    fn baseline_metrics(&self) -> impl Iterator<Item = ModelMetric> {
+        BASELINES.iter().map(|baseline| {
+            let values: Vec<f64> = self.examples.iter().map(|intent| baseline.reciprocal_rank(intent)).collect();
+            metric(&format!("next.mrr.{}", baseline.name), mean(&values), values.len())
+        })
+    }
+
+    fn trained(
+        &self,
+        part: ModelPart,
+        bytes: Vec<u8>,
+        accepted: bool,
+        reason: String,
+        metrics: Vec<ModelMetric>,
+    ) -> TrainedPart {
+        let digest = blake3::hash(&bytes).to_hex().to_string();
+        let trained = &self.state.trained;
+        let event = ModelTrained {
+            version: ModelVersion::new(part, &digest),
+            parent: trained.serving(part).current.clone(),
+            seed: self.seed,
+            through_seq: self.state.applied(),
+            intents_end: self.state.memory.next_number(),
+            embedding_model: self.state.vectors.model().map(|model| model.to_string()),
+            examples: self.examples.len() as u64,
+            skipped: 0,
+            settings: Vec::new(),
+            metrics,
+            digest,
+            size: bytes.len() as u64,
+            accepted,
+            reason,
+        };
+        TrainedPart { event, bytes, retires: false }
+    }
+}
+
+impl Challenger {
+    fn version(&self) -> ModelVersion {
+        ModelVersion::new(self.part, &blake3::hash(&self.bytes).to_hex())
+    }
+}
+
+/// The steps of a remembered intent as the parts that serve see them.
+fn served_examples(state: &State, number: u64) -> IntentExamples {
+    let entry = state.memory.get(number).expect("examples are of kept intents");
+    let parts = &state.predictor.parts;
+    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
+    let Some(whole) = vector(entry.hash) else {
+        return IntentExamples { number, steps: examples(state, number, entry, HeldOutScores::default()) };
+    };
+    let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(|text| vector(TextHash::compute(text))).collect();
+    let calls: Vec<_> =
+        entry.sequences.last().map(|sequence| sequence.calls.iter().copied().map(Some).collect()).unwrap_or_default();
+    let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(whole), &calls[..step])?))).collect();
+    let scores = HeldOutScores { head: parts.head_scores(state, whole, &clauses), next };
+    IntentExamples { number, steps: examples(state, number, entry, scores) }
+}
+
+fn metric(name: &str, value: f64, n: usize) -> ModelMetric {
+    ModelMetric { name: name.to_owned(), value, n: n as u64 }
+}
+
+fn mean_metrics(name: &str, scores: &[IntentScore]) -> Vec<ModelMetric> {
+    let column = |value: fn(&IntentScore) -> f64| mean(&scores.iter().map(value).collect::<Vec<_>>());
+    vec![
+        metric(&format!("{name}.log_loss"), column(|score| score.log_loss), scores.len()),
+        metric(&format!("{name}.mrr"), column(|score| score.reciprocal_rank), scores.len()),
+    ]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count of intents")]
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
