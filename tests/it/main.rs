@@ -52,3 +52,4 @@ mod snapshot;
 mod snapshot_files;
 mod snapshot_serve;
 mod supervision;
+mod trainer;
