@@ -13,10 +13,11 @@ use super::output::Output;
 use super::prequential;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::event::NewRecord;
+use crate::core::event::{ModelPart, ModelTrained, NewRecord};
 use crate::core::graph::measures::{Measures, tool_vectors};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
+use crate::core::train::{TrainSettings, TrainedPart};
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
 use crate::embed::{self, Embedder};
 use crate::eval::learn::{Learner, START};
@@ -40,6 +41,12 @@ pub(super) struct Arguments {
     /// Cross-validate over the traces of this file, by their field `fold`, instead of using --train and --test
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
+    /// Leave a trained part out: head, encoder or shgat
+    #[arg(long, value_name = "PART")]
+    without: Vec<ModelPart>,
+    /// Answer without training the model
+    #[arg(long, conflicts_with = "without")]
+    untrained: bool,
     #[command(flatten)]
     prequential: prequential::CurveArguments,
     #[command(flatten)]
@@ -47,7 +54,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
-    let Arguments { directory, train, test, folds, prequential, embedder } = arguments;
+    let Arguments { directory, train, test, folds, without, untrained, prequential, embedder } = arguments;
     embedder.apply(&mut config);
     if prequential.prequential {
         return prequential::run(prequential, &directory, &config, output).await;
@@ -66,18 +73,26 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     }
     let embedder = embed::open(&config.embedding)?;
     let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
-    let (mut scores, mut steps, mut states) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut learn_ms, mut answer_ms) = (0, 0);
+    let mut training = TrainSettings::default();
+    training.parts.retain(|part| !without.contains(part));
+    let (mut scores, mut steps, mut states, mut trained) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut learn_ms, mut train_ms, mut answer_ms) = (0, 0, 0);
     for split in &splits {
         let start = clock.now();
-        let index = learn(&config, &*embedder, &tools, &split.train, || bar.inc(1))?;
+        let mut learner = learn(&config, &*embedder, &tools, &split.train, || bar.inc(1))?;
         let learnt = clock.now();
+        if !untrained {
+            trained.push(learner.train(&training));
+        }
+        let index = Index::default().update(Arc::new(learner.into_state())).calibrated();
+        let ready = clock.now();
         states.push(index.state().digest().to_string());
         scores.push(discover(&index, &*embedder, &split.test)?);
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));
         steps.push(next(index.state(), &measures, &*embedder, split)?);
         learn_ms += learnt.millis_since(start);
-        answer_ms += clock.now().millis_since(learnt);
+        train_ms += ready.millis_since(learnt);
+        answer_ms += clock.now().millis_since(ready);
     }
     bar.finish_and_clear();
     let report = EvalReport {
@@ -88,21 +103,22 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         rankers: mean(&scores),
         next: next::mean(&steps),
         states,
-        seconds: [("learn", learn_ms), ("answer", answer_ms), ("all", clock.now().millis_since(began))],
+        trained,
+        seconds: [("learn", learn_ms), ("train", train_ms), ("answer", answer_ms), ("all", clock.now().millis_since(began))],
     };
     output.json(&report.json());
     report.print(output);
     Ok(0)
 }
 
-/// Learns tools and training traces in the canonical order; returns the index of the resulting state.
-fn learn(
+/// Learns tools and training traces in the canonical order.
+fn learn<'a>(
     config: &Config,
-    embedder: &dyn Embedder,
+    embedder: &'a dyn Embedder,
     tools: &[NewRecord],
     train: &[TraceLine],
     learnt: impl Fn(),
-) -> anyhow::Result<Index> {
+) -> anyhow::Result<Learner<'a>> {
     let mut learner = Learner::new(embedder, Limits::from(config));
     learner.load_templates(templates::load(&config.templates.path)?);
     learner.register_tools(tools)?;
@@ -110,7 +126,7 @@ fn learn(
         learner.learn_trace(trace)?;
         learnt();
     }
-    Ok(Index::default().update(Arc::new(learner.into_state())).calibrated())
+    Ok(learner)
 }
 
 /// The result of an evaluation.
@@ -123,7 +139,9 @@ struct EvalReport {
     next: BTreeMap<&'static str, NextScores>,
     /// The digest of the learnt state, by split.
     states: Vec<String>,
-    seconds: [(&'static str, u64); 3],
+    /// The trained parts with their verdicts, by split.
+    trained: Vec<Vec<TrainedPart>>,
+    seconds: [(&'static str, u64); 4],
 }
 
 impl EvalReport {
@@ -142,7 +160,13 @@ impl EvalReport {
         let rankers: Value = names.into_iter().map(|name| (name.to_owned(), parts(name))).collect();
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
         let seconds: Value = self.seconds.iter().map(|(what, ms)| ((*what).to_owned(), json!(*ms as f64 / 1000.0))).collect();
+        let part = |part: &TrainedPart| {
+            let ModelTrained { version, accepted, reason, size, .. } = &part.event;
+            json!({"part": version.part().name(), "accepted": accepted, "reason": reason, "bytes": size})
+        };
+        let trained: Vec<Vec<Value>> = self.trained.iter().map(|parts| parts.iter().map(part).collect()).collect();
         json!({
+            "trained": trained,
             "dataset": self.dataset, "model": self.model, "n_tools": self.tools, "n_train": self.train, "n_test": self.tests(),
             "rankers": rankers, "states": self.states, "seconds": seconds,
         })
@@ -166,6 +190,13 @@ impl EvalReport {
         let header = ["discover, in %", "hit@1", "recall@5", "recall@10", "MRR", "NDCG@5"];
         output.table(&header, Ranker::ALL.iter().filter_map(row).collect::<Vec<_>>());
         self.print_next(output);
+        let verdict = |part: &TrainedPart| {
+            let ModelTrained { version, accepted, reason, .. } = &part.event;
+            vec![version.part().to_string(), if *accepted { "accepted" } else { "refused" }.to_owned(), reason.clone()]
+        };
+        for parts in &self.trained {
+            output.table(&["trained", "verdict", "reason"], parts.iter().map(verdict).collect::<Vec<_>>());
+        }
     }
 
     fn print_next(&self, output: &Output) {

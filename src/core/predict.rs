@@ -108,7 +108,7 @@ pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>
 fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
     let excluded = Excluded::default();
     let chances = Chances::new(state, evidence, context, &excluded);
-    let next = state.predictor.parts.next(state, evidence.vector(), context);
+    let next = state.predictor.parts.next(state, evidence.vectors(), context);
     let candidates = candidates::collect(state, evidence, &chances, next.as_ref());
     let inputs = SignalInputs::new(state, evidence, &chances, next.as_ref());
     let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();

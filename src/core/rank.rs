@@ -25,6 +25,8 @@ pub mod search;
 
 pub use index::Index;
 
+use crate::predict::parts::IntentVectors;
+
 /// An intent to find items for, with its vectors.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
@@ -36,6 +38,12 @@ pub struct Question {
 }
 
 impl Question {
+    /// The vectors of the intent and of the clauses that have one; `None` if the intent has none.
+    pub fn vectors(&self) -> Option<IntentVectors> {
+        let clauses = self.clause_vectors().map(<[f32]>::to_vec).collect();
+        self.vector.clone().map(|whole| IntentVectors { whole, clauses })
+    }
+
     /// The vectors of the clauses that have one.
     fn clause_vectors(&self) -> impl Iterator<Item = &[f32]> {
         self.clauses.iter().filter_map(|clause| clause.vector.as_deref())

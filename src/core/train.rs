@@ -23,6 +23,7 @@ use std::sync::Arc;
 use pml_model::{EncoderSettings, HeadSettings};
 
 use super::event::{Event, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack, ModelTrained};
+use super::hash::mix;
 use super::state::State;
 use super::trained::{PIECE_BYTES, piece_count};
 pub use data::TrainingData;
@@ -88,6 +89,11 @@ impl TrainedPart {
         events.push(Event::ModelPromoted(ModelPromoted { version: version.clone(), reason }));
         events
     }
+}
+
+/// The seed of a training run on this state: another one after every record.
+pub fn seed(state: &State) -> u64 {
+    mix(state.applied().0)
 }
 
 /// Trains the parts named in the settings and the ranker. Returns one entry per part, accepted or refused, in the order in which their

@@ -6,15 +6,18 @@
 //! by the code of the server (`core::intake`, `core::execution`, `OpenExecution::closing_record`, `embedding_record`), without its
 //! actors. `tests/it/eval.rs` compares the log with that of the actors.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::actors::embedding::{APPEND_TEXTS_MAX, embedding_record};
 use crate::core::event::{Event, NewRecord, Record, TemplateLoaded};
 use crate::core::execution::admit;
+use crate::core::id::RecordId;
 use crate::core::intake::{self, Limits};
 use crate::core::refusal::Refusal;
 use crate::core::state::State;
 use crate::core::time::Timestamp;
+use crate::core::train::{self, TrainSettings, TrainedPart};
 use crate::dataset::TraceLine;
 use crate::embed::{EmbedError, Embedder};
 use crate::templates::template_record;
@@ -66,6 +69,18 @@ impl<'a> Learner<'a> {
     /// Publishes the events of one trace, as an agent would.
     pub fn learn_trace(&mut self, trace: &TraceLine) -> Result<Vec<Record>, LearnError> {
         self.publish_all(trace.events(self.now).expect("ids were checked when the dataset was read"))
+    }
+
+    /// Trains the model on everything learnt so far and records the result, as the trainer does. Returns each part with its verdict.
+    pub fn train(&mut self, settings: &TrainSettings) -> Vec<TrainedPart> {
+        let seed = train::seed(&self.state);
+        let parts = train::train(&self.state, settings, seed, &mut |_| ControlFlow::Continue(())).expect("nobody stops it");
+        for (number, event) in (0..).zip(parts.iter().flat_map(TrainedPart::events)) {
+            let (now, source) = (self.now, Arc::from("pml/trainer"));
+            let id = RecordId::from_parts(now, number);
+            self.append(NewRecord { id, time: now, source, causation: None, event });
+        }
+        parts
     }
 
     /// Returns the state folded from all records so far.

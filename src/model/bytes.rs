@@ -1,6 +1,6 @@
 //! The stored form of trained parameters: little-endian numbers, and matrices as one signed byte per number with a scale per row.
 //!
-//! A scale has at most 16 significant bits, so that 127 times the scale is exact: packing what was unpacked gives the same bytes.
+//! The bytes end with a checksum. A scale has at most 16 significant bits, so that 127 times the scale is exact: packing what was unpacked gives the same bytes.
 
 use std::fmt;
 
@@ -17,6 +17,8 @@ pub enum DecodeError {
     UnknownFormat,
     /// The bytes end early or go on after the end.
     WrongLength,
+    /// The bytes do not have the checksum that they end with.
+    Damaged,
     /// A number is outside its range.
     InvalidValue,
 }
@@ -26,6 +28,7 @@ impl fmt::Display for DecodeError {
         f.write_str(match self {
             Self::UnknownFormat => "not a trained part of this kind and version",
             Self::WrongLength => "the bytes of a trained part end early or late",
+            Self::Damaged => "the bytes of a trained part do not have their checksum",
             Self::InvalidValue => "a number of a trained part is out of range",
         })
     }
@@ -88,7 +91,9 @@ impl Writer {
         }
     }
 
-    pub(crate) fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        let sum = checksum(&self.0);
+        self.0.extend(sum.to_le_bytes());
         self.0
     }
 }
@@ -99,7 +104,12 @@ pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8], format: [u8; 4]) -> Result<Self, DecodeError> {
-        bytes.strip_prefix(&format).map(Self).ok_or(DecodeError::UnknownFormat)
+        let content = bytes.strip_prefix(&format).ok_or(DecodeError::UnknownFormat)?;
+        let (content, sum) = content.split_last_chunk::<8>().ok_or(DecodeError::WrongLength)?;
+        if checksum(&bytes[..bytes.len() - sum.len()]) != u64::from_le_bytes(*sum) {
+            return Err(DecodeError::Damaged);
+        }
+        Ok(Self(content))
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
@@ -140,6 +150,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// FNV-1a of 64 bits: finds every single damaged byte.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 fn finite(number: f32) -> Result<f32, DecodeError> {
     if number.is_finite() { Ok(number) } else { Err(DecodeError::InvalidValue) }
 }
@@ -158,7 +173,7 @@ mod tests {
         let mut writer = Writer::new(*b"test");
         writer.matrix(&rounded);
         let bytes = writer.finish();
-        assert_eq!(bytes.len(), 4 + 40 * 37);
+        assert_eq!(bytes.len(), 4 + 40 * 37 + 8);
         let mut reader = Reader::new(&bytes, *b"test").unwrap();
         assert_eq!(reader.matrix(40, 33).unwrap(), rounded);
         reader.finish().unwrap();
@@ -169,7 +184,8 @@ mod tests {
 
     #[test]
     fn a_length_is_checked_before_memory_is_taken() {
-        let mut reader = Reader::new(b"test....", *b"test").unwrap();
+        let bytes = Writer::new(*b"test").finish();
+        let mut reader = Reader::new(&bytes, *b"test").unwrap();
         assert_eq!(reader.matrix(usize::MAX, 8), Err(DecodeError::WrongLength));
         assert_eq!(reader.matrix(1 << 30, 1 << 20), Err(DecodeError::WrongLength));
     }

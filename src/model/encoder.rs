@@ -1,14 +1,15 @@
 //! The recurrent encoder: predicts the next call of a run from its intent and the calls so far, or its END.
 //!
 //! A gated recurrent unit reads the projected intent, then the projected text of each tool called, plus the tool's own vector. Its state
-//! joined with the intent is compared with the tools and with END by cosine; the affinity of the intent and the tool's text is added:
+//! joined with the intent is compared with the tools and with END by cosine; the affinity of the intent's best
+//! clause and the tool's text is added:
 //!
 //! ```text
-//! logit_t = exp(s) unit(O [h, g]).unit(x_t) + 10 a unit(q + q A).unit(v_t + e_t) + b_t + (used before) + (used last)
+//! logit_t = exp(s) unit(O [h, g]).unit(x_t) + 10 a max_i unit(c_i + c_i A).unit(v_t + e_t) + b_t + (used before) + (used last)
 //! ```
 //!
-//! `O` is zero at the start, so an untrained encoder ranks by the cosine of the embeddings. Training and serving share the functions
-//! of [`forward`] and [`gru`]; trained parameters are rounded to the stored form before they are validated.
+//! `O` is zero at the start, so an untrained encoder ranks by the cosine of the embeddings. Training and serving share their forward
+//! functions; trained parameters are rounded to the stored form before they are validated.
 
 mod batch;
 mod forward;
@@ -22,9 +23,11 @@ use ndarray::{Array2, ArrayView2, Axis, concatenate};
 
 pub use train::EncoderSettings;
 
+use crate::best_piece::{best_pieces, pieces_of_intent};
 use crate::bytes::DecodeError;
 use crate::fitting;
 use crate::own_rows::OwnRows;
+use crate::product::rows_by_rows;
 use crate::training::{Observer, Report, TrainError};
 use crate::training_set::TrainingSet;
 use forward::ToolSide;
@@ -100,17 +103,19 @@ impl Encoder {
         ToolRows(forward::tool_side(&self.parameters, tools, &self.own.of_first(tools.nrows())))
     }
 
-    /// The state of a run before its first call. `whole` is the vector of its intent.
-    pub fn start(&self, whole: &[f32]) -> RunState {
+    /// The state of a run before its first call. `whole` is the vector of its intent, `clauses` are those of its clauses;
+    /// panics if one is shorter than [`Self::dim`].
+    pub fn start(&self, whole: &[f32], clauses: &[&[f32]]) -> RunState {
         let vector = Array2::from_shape_fn((1, self.dim()), |(_, column)| whole[column]);
         let intent = vector.dot(&self.parameters.intent);
-        let corrected = forward::corrected(&self.parameters, &vector).rows;
+        let pieces = pieces_of_intent(whole, clauses, self.dim()).0;
+        let corrected = forward::corrected(&self.parameters, &pieces).rows;
         let none = Array2::zeros((1, self.parameters.sizes().units));
         let hidden = self.step(&intent, &none);
         RunState { intent, corrected, hidden, calls: Vec::new() }
     }
 
-    /// Adds a call of a tool, one of `rows`.
+    /// Adds a call of a tool, one of `rows`; the cost does not depend on the number of tools or of calls before.
     pub fn advance(&self, state: &mut RunState, tool: usize, rows: &ToolRows) {
         let input = rows.0.inputs.row(tool).insert_axis(Axis(0)).to_owned();
         state.hidden = self.step(&input, &state.hidden);
@@ -126,8 +131,10 @@ impl Encoder {
     pub fn next(&self, state: &RunState, rows: &ToolRows) -> Next {
         let joined = concatenate(Axis(1), &[state.hidden.view(), state.intent.view()]).expect("both have one row");
         let output = forward::output(&self.parameters, &joined).rows;
-        let mut logits = output.dot(&rows.0.outputs.rows.t());
-        let affinities = state.corrected.dot(&rows.0.affinity.rows.t());
+        let mut logits = rows_by_rows(&output, &rows.0.outputs.rows);
+        let span = 0..state.corrected.nrows();
+        let affinities =
+            best_pieces(&rows_by_rows(&state.corrected, &rows.0.affinity.rows), std::slice::from_ref(&span)).scores;
         forward::to_logits(&self.parameters, &rows.0, affinities.row(0), &state.calls, logits.row_mut(0));
         let largest = logits.fold(f32::NEG_INFINITY, |largest, logit| largest.max(*logit));
         let sum: f32 = logits.iter().map(|logit| libm::expf(logit - largest)).sum();
@@ -138,8 +145,8 @@ impl Encoder {
     }
 
     /// Predicts what comes next after `calls`, from the beginning.
-    pub fn next_after(&self, whole: &[f32], calls: &[usize], rows: &ToolRows) -> Next {
-        let mut state = self.start(whole);
+    pub fn next_after(&self, whole: &[f32], clauses: &[&[f32]], calls: &[usize], rows: &ToolRows) -> Next {
+        let mut state = self.start(whole, clauses);
         for call in calls {
             self.advance(&mut state, *call, rows);
         }

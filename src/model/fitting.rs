@@ -28,6 +28,16 @@ pub(crate) struct Limits {
     pub(crate) patience: usize,
 }
 
+/// An epoch has at least as many updates, unless that makes the batches too small.
+const UPDATES_MIN: usize = 20;
+/// The smallest batch that such a number of updates may lead to.
+const BATCH_MIN: usize = 32;
+
+/// Runs per update: `most`, and fewer on a small set.
+pub(crate) fn batch_len(runs: usize, most: usize) -> usize {
+    (runs / UPDATES_MIN).max(BATCH_MIN).min(most).max(1)
+}
+
 /// Trains a part. `start` makes an untrained one for the runs it gets.
 pub(crate) fn train<T: Fitting>(
     set: &TrainingSet,

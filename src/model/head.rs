@@ -11,7 +11,7 @@
 //! share one bias and have no vector, so a tool registered after training is scored like a rare one. Everything but the two scales
 //! is zero at the start, so an untrained head is the cosine of the embeddings.
 //!
-//! Training and serving share [`forward`]. Trained parameters are rounded to the stored form before they are validated.
+//! Training and serving share one forward function. Trained parameters are rounded to the stored form before they are validated.
 
 mod batch;
 mod forward;
@@ -24,10 +24,11 @@ use ndarray::{Array2, ArrayView2};
 
 pub use train::HeadSettings;
 
+use crate::best_piece::pieces_of_intent;
 use crate::bytes::DecodeError;
 use crate::fitting;
 use crate::own_rows::OwnRows;
-use crate::training::{Observer, Report, TrainError, has_vector};
+use crate::training::{Observer, Report, TrainError};
 use crate::training_set::TrainingSet;
 use parameters::Parameters;
 use train::Fitting;
@@ -90,15 +91,10 @@ impl IntentHead {
     }
 
     /// Scores all tools for an intent. `whole` is its vector, `clauses` those of its clauses, `rows` comes from [`Self::tool_rows`].
-    /// An intent without a vector is scored by the biases alone.
+    /// An intent without a vector is scored by the biases alone. Panics if a vector is shorter than [`Self::dim`].
     pub fn logits(&self, whole: &[f32], clauses: &[&[f32]], rows: &Array2<f32>) -> Scores {
-        let with_vector: Vec<usize> =
-            (0..clauses.len()).filter(|clause| has_vector(ndarray::aview1(clauses[*clause]))).collect();
         let intent = Array2::from_shape_fn((1, self.dim()), |(_, column)| whole[column]);
-        let pieces = match with_vector.as_slice() {
-            [] => intent.clone(),
-            some => Array2::from_shape_fn((some.len(), self.dim()), |(row, column)| clauses[some[row]][column]),
-        };
+        let (pieces, with_vector) = pieces_of_intent(whole, clauses, self.dim());
         let own = self.own.of_first(rows.nrows());
         let intents = forward::intent_side(&self.parameters, &intent, &pieces);
         let span = 0..pieces.nrows();

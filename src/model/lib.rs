@@ -5,6 +5,7 @@
 //! set, seed and settings give the same parameters, bit for bit, on the same kind of machine.
 
 pub mod adam;
+mod best_piece;
 mod blocks;
 mod bytes;
 mod columns;
@@ -13,10 +14,12 @@ mod fitting;
 pub mod head;
 mod measure;
 mod own_rows;
+mod product;
 pub mod random;
 mod real;
 mod softmax;
 pub mod training;
+pub mod shgat;
 pub mod training_set;
 mod unit_rows;
 

@@ -11,17 +11,16 @@ pub(crate) trait Real: NdFloat {
 
     /// `1 / (1 + exp(-self))`, without overflow.
     fn sigmoid(self) -> Self {
-        if self >= Self::zero() {
-            Self::one() / (Self::one() + (-self).exponential())
-        } else {
-            let power = self.exponential();
-            power / (Self::one() + power)
-        }
+        let power = (-self.abs()).exponential();
+        let numerator = if self >= Self::zero() { Self::one() } else { power };
+        numerator / (Self::one() + power)
     }
 
-    /// `ln(1 + exp(self))`, without overflow.
-    fn softplus(self) -> Self {
-        self.max(Self::zero()) + (Self::one() + (-self.abs()).exponential()).logarithm()
+    /// `ln(1 + exp(self))` and its derivative, the sigmoid, from one exponential and without overflow.
+    fn softplus_and_slope(self) -> (Self, Self) {
+        let power = (-self.abs()).exponential();
+        let numerator = if self >= Self::zero() { Self::one() } else { power };
+        (self.max(Self::zero()) + (Self::one() + power).logarithm(), numerator / (Self::one() + power))
     }
 }
 

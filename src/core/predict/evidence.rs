@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::corpus::{Corpus, largest};
-use super::parts::LOG_MIN;
+use super::parts::{IntentVectors, LOG_MIN};
 use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
 use crate::rank::bm25::divide_by_largest;
@@ -64,8 +64,8 @@ pub struct Evidence {
     clause_words: Vec<f32>,
     /// The positions of the tools most similar to the intent and to each clause, by vector or words, sorted, each once.
     similar_tools: Vec<u32>,
-    /// The vector of the whole intent, which the recurrent encoder begins with.
-    vector: Option<Vec<f32>>,
+    /// The vectors of the intent, for the recurrent encoder; none if the intent has no vector.
+    vectors: Option<IntentVectors>,
     /// The intent head's logarithm of the probability, by position of the tool; empty without a head.
     head: Vec<f32>,
 }
@@ -107,10 +107,10 @@ impl Evidence {
         let clauses = question.clauses.iter().map(|Clause { text, vector }| AskedText { text, vector: vector.as_deref() });
         let clauses: Vec<AskedText<'_>> = clauses.collect();
         let mut evidence = Self::compute(state, whole, &clauses, &Excluded::default());
-        if let Some(vector) = &question.vector {
-            let clauses: Vec<&[f32]> = clauses.iter().filter_map(|clause| clause.vector).collect();
-            evidence.add_head(state.predictor.parts.head_scores(state, vector, &clauses));
-            evidence.vector = Some(vector.clone());
+        evidence.vectors = question.vectors();
+        if let Some(vectors) = &evidence.vectors {
+            let scores = state.predictor.parts.head_scores(state, vectors);
+            evidence.add_head(scores);
         }
         evidence
     }
@@ -147,7 +147,7 @@ impl Evidence {
         }
         let similar_tools = similar_tools(&whole, &clauses, &words);
         let votes = votes(&near);
-        Self { votes, near, whole, clauses, words, clause_words, similar_tools, vector: None, head: Vec::new() }
+        Self { votes, near, whole, clauses, words, clause_words, similar_tools, vectors: None, head: Vec::new() }
     }
 
     /// The share of the near past intents that used each node, in node order.
@@ -186,9 +186,9 @@ impl Evidence {
         at(&self.clause_words, position)
     }
 
-    /// The vector of the whole intent.
-    pub fn vector(&self) -> Option<&[f32]> {
-        self.vector.as_deref()
+    /// The vectors of the intent.
+    pub fn vectors(&self) -> Option<&IntentVectors> {
+        self.vectors.as_ref()
     }
 
     /// Whether an intent head scored the tools.

@@ -11,8 +11,9 @@ use crate::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
 pub(crate) const PRECISION: f64 = 5.0;
-/// The factor by which each new example reduces the weight of all earlier ones.
-const FADE: f64 = 1.0 - 1.0 / 1_024.0;
+/// Each new example reduces the weight of all earlier ones by one part in as many as there were, within these bounds: early examples
+/// are about a memory that was smaller.
+const FADE_OVER: (u64, u64) = (64, 1_024);
 /// The probability of any one outcome in an outlier.
 pub(crate) const OUTLIER: f64 = 0.0025;
 /// The largest change of a weight by one example: one outlier is not to overturn what was learnt.
@@ -121,16 +122,17 @@ impl StepLogit {
     }
 
     fn learn(&mut self, example: &Example) {
+        let fade = fade(self.examples);
         let probabilities = probabilities(&self.weights, &example.values);
         let example_weight = probabilities[example.right] / (probabilities[example.right] + OUTLIER);
         let (mut gradient, curvature) = gradient_and_curvature(example, &probabilities);
         for (row, signal) in Signal::LIVE.into_iter().enumerate() {
             for (known, new) in self.curvature[row].iter_mut().zip(&curvature[row]) {
-                *known = FADE * *known + example_weight * new;
+                *known = fade * *known + example_weight * new;
             }
             // The faded examples no longer balance all of the prior's pull.
             let from_prior = self.weights[signal as usize] - signal.prior(example.step);
-            gradient[row] = example_weight * gradient[row] + (1.0 - FADE) * PRECISION * from_prior;
+            gradient[row] = example_weight * gradient[row] + (1.0 - fade) * PRECISION * from_prior;
         }
         let mut precision = *self.curvature;
         for (at, row) in precision.iter_mut().enumerate() {
@@ -141,6 +143,12 @@ impl StepLogit {
         }
         self.examples += 1;
     }
+}
+
+/// The factor by which an example reduces the weight of the `examples` before it.
+#[expect(clippy::cast_precision_loss, reason = "at most 1,024")]
+fn fade(examples: u64) -> f64 {
+    1.0 - 1.0 / examples.clamp(FADE_OVER.0, FADE_OVER.1) as f64
 }
 
 pub(crate) fn probabilities(weights: &[f64; SIGNALS], values: &[Values]) -> Vec<f64> {

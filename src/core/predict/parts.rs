@@ -18,6 +18,19 @@ use crate::trained::{StoredVersion, Trained};
 /// The smallest logarithm of a probability that is told apart from less.
 pub(crate) const LOG_MIN: f32 = -12.0;
 
+/// The vectors of an intent and of its clauses.
+#[derive(Clone, Debug)]
+pub struct IntentVectors {
+    pub whole: Vec<f32>,
+    pub clauses: Vec<Vec<f32>>,
+}
+
+impl IntentVectors {
+    fn clauses(&self) -> Vec<&[f32]> {
+        self.clauses.iter().map(Vec::as_slice).collect()
+    }
+}
+
 /// `Parts` holds the trained parts of one state. A part that was trained on the vectors of another embedding model is left out.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
@@ -74,19 +87,19 @@ impl Parts {
     }
 
     /// The head's logarithm of the probability of each tool, by position; empty without a head.
-    pub fn head_scores(&self, state: &State, whole: &[f32], clauses: &[&[f32]]) -> Vec<f32> {
-        let Some(head) = self.head.as_ref().filter(|head| head.dim() == whole.len()) else { return Vec::new() };
+    pub fn head_scores(&self, state: &State, intent: &IntentVectors) -> Vec<f32> {
+        let Some(head) = self.head.as_ref().filter(|head| head.dim() == intent.whole.len()) else { return Vec::new() };
         let rows = self.rows(state).head.as_ref().expect("there is a head");
-        log_softmax(head.logits(whole, clauses, rows).logits)
+        log_softmax(head.logits(&intent.whole, &intent.clauses(), rows).logits)
     }
 
     /// The encoder's prediction after these calls; unknown callees and capabilities are left out.
-    pub fn next(&self, state: &State, whole: Option<&[f32]>, context: &[Option<Node>]) -> Option<Next> {
+    pub fn next(&self, state: &State, intent: Option<&IntentVectors>, context: &[Option<Node>]) -> Option<Next> {
         let encoder = self.encoder.as_ref()?;
-        let whole = whole.filter(|whole| whole.len() == encoder.dim())?;
+        let intent = intent.filter(|intent| intent.whole.len() == encoder.dim())?;
         let rows = self.rows(state).encoder.as_ref()?;
         let calls: Vec<usize> = context.iter().copied().flatten().filter_map(tool_row).collect();
-        Some(floored(encoder.next_after(whole, &calls, rows)))
+        Some(floored(encoder.next_after(&intent.whole, &intent.clauses(), &calls, rows)))
     }
 }
 

@@ -37,6 +37,11 @@ impl DiscoverSignal {
         Self::Head,
     ];
 
+    /// Whether it comes from past intents.
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Self::Memory | Self::MemoryWide | Self::MemoryClause)
+    }
+
     /// The name in answers.
     pub const fn name(self) -> &'static str {
         match self {

@@ -5,10 +5,12 @@
 //! to the sum. Adam runs a fixed number of steps from the prior in a fixed order, so the same state gives the same weights.
 //!
 //! The fit maximises a likelihood, but users see the order of the first few answers, and the two may disagree. So the fitted weights
-//! are used only if they answer the past at least as well as [`MEMORY_FIRST`], by recall of the first five plus reciprocal rank.
-//! They fail this with few intents whose runs mostly use the same few tools: every wrong answer is nearly as likely as a right one,
+//! are used only if they answer the past at least as well as two others, by recall of the first five plus reciprocal rank: those of
+//! [`MEMORY_FIRST`], and a fit in which the memory is silent. The latter is for workspaces whose past intents say nothing about the
+//! next one; there the pull towards the prior would keep some weight on the memory. It has fewer weights than the full fit, so it
+//! does not win by chance. The fitted weights fail against [`MEMORY_FIRST`] with few intents whose runs mostly use the same few tools: every wrong answer is nearly as likely as a right one,
 //! the likelihood is flat, and the texts, which say little about such tools, keep most of the weight of the prior. With many or
-//! diverse intents the fit wins. The prior is not a third candidate: the fit starts from it, and with few intents it is chance which
+//! diverse intents the fit wins. The prior is not a candidate: the fit starts from it, and with few intents it is chance which
 //! of the two looks better (offering it lost a point of recall over five folds of 75 intents).
 
 use std::collections::BTreeMap;
@@ -55,10 +57,11 @@ pub(super) fn calibrate(index: &Index) -> Weights {
     if examples.len() < EXAMPLES_MIN { Weights::default() } else { choose(&examples) }
 }
 
-/// The fitted weights, or [`MEMORY_FIRST`] where those answer better.
+/// The fitted weights, or those of [`MEMORY_FIRST`] or of a fit without the memory where they answer better.
 pub(crate) fn choose(examples: &[FitExample]) -> Weights {
-    let fitted = fit(examples);
-    if quality(examples, &MEMORY_FIRST) > quality(examples, &fitted) { MEMORY_FIRST } else { fitted }
+    let candidates = [fit(examples, |_| true), MEMORY_FIRST, fit(examples, |signal| !signal.is_memory())];
+    let judged = candidates.map(|weights| (weights, quality(examples, &weights)));
+    judged.into_iter().reduce(|best, next| if next.1 > best.1 { next } else { best }).expect("three candidates").0
 }
 
 /// The sum of [`FitExample::quality`] over the examples.
@@ -151,8 +154,13 @@ fn features(signals: &Signals, slot: usize) -> Features {
     features
 }
 
-fn fit(examples: &[FitExample]) -> Weights {
-    let prior = parameters(&PRIOR);
+/// Fits the weights of the signals that `used` accepts; the others stay exactly 0.
+fn fit(examples: &[FitExample], used: impl Fn(DiscoverSignal) -> bool) -> Weights {
+    let used: [bool; PARAMETERS] = std::array::from_fn(|at| used(DiscoverSignal::ALL[at % SIGNALS]));
+    let mut prior = parameters(&PRIOR);
+    for (weight, used) in prior.iter_mut().zip(used) {
+        *weight = if used { *weight } else { 0.0 };
+    }
     let mut weights = prior;
     let (mut mean, mut square) = ([0.0; PARAMETERS], [0.0; PARAMETERS]);
     for step in 1..=STEPS {
@@ -162,7 +170,7 @@ fn fit(examples: &[FitExample]) -> Weights {
         }
         #[expect(clippy::cast_precision_loss, reason = "at most EXAMPLES_MAX")]
         let count = examples.len() as f64;
-        for at in 0..PARAMETERS {
+        for at in (0..PARAMETERS).filter(|at| used[*at]) {
             let slope = (gradient[at] + PULL * (weights[at] - prior[at])) / count;
             mean[at] = MOMENTS.0 * mean[at] + (1.0 - MOMENTS.0) * slope;
             square[at] = MOMENTS.1 * square[at] + (1.0 - MOMENTS.1) * slope * slope;
@@ -239,7 +247,7 @@ mod tests {
         let wrong: Features = std::array::from_fn(|at| if at == 1 { 1.0 } else { 0.2 });
         let examples: Vec<FitExample> =
             (0..30).map(|_| FitExample { right: vec![(right, 1.0)], wrong: vec![wrong; 5] }).collect();
-        let weights = fit(&examples);
+        let weights = fit(&examples, |_| true);
         assert!(weights.fresh[0] > PRIOR.fresh[0] && weights.fresh[1] < PRIOR.fresh[1], "{weights:?}");
         assert!(weights.fresh.iter().chain(&weights.known).all(|weight| *weight >= 0.0));
     }
@@ -259,11 +267,35 @@ mod tests {
             wrong: (0..6).map(|_| item(texts, 1.0, 0.1)).collect(),
         };
         let misled: Vec<FitExample> = (0..EXAMPLES_MIN).map(|_| example(1.0)).collect();
-        let (fitted, chosen) = (fit(&misled[..1]), choose(&misled));
+        let (fitted, chosen) = (fit(&misled[..1], |_| true), choose(&misled));
         assert!(quality(&misled, &chosen) >= quality(&misled, &fitted));
         assert!(quality(&misled, &MEMORY_FIRST) > quality(&misled, &PRIOR), "the example does not show what it is for");
         assert!((quality(&misled, &chosen) / 20.0 - 2.0).abs() < 1e-9, "{chosen:?}");
         let plain: Vec<FitExample> = (0..EXAMPLES_MIN).map(|_| example(0.0)).collect();
-        assert_eq!(choose(&plain), fit(&plain), "where all answer alike, the fitted weights stay");
+        assert_eq!(choose(&plain), fit(&plain, |_| true), "where all answer alike, the fitted weights stay");
+    }
+
+    /// The words point at the right tool, by little; the memory points at what other intents used.
+    #[test]
+    fn the_memory_falls_silent_where_it_only_misleads() {
+        let item = |text: f64, memory: f64| -> Features {
+            std::array::from_fn(|at| match at % SIGNALS {
+                0..3 => text,
+                3 => 0.0,
+                _ => memory,
+            } / 2.0)
+        };
+        let example = |_| FitExample { right: vec![(item(0.30, 0.0), 1.0)], wrong: (0..6).map(|_| item(0.28, 1.0)).collect() };
+        let misled: Vec<FitExample> = (0..EXAMPLES_MIN).map(example).collect();
+        let memory = |weights: Weights| {
+            DiscoverSignal::ALL
+                .into_iter()
+                .filter(|signal| signal.is_memory())
+                .map(move |signal| weights.fresh[signal as usize] + weights.known[signal as usize])
+        };
+        assert!(memory(fit(&misled, |_| true)).sum::<f64>() > 0.0, "the example does not show what it is for");
+        let chosen = choose(&misled);
+        assert!(memory(chosen).all(|weight| weight == 0.0), "{chosen:?}");
+        assert!((quality(&misled, &chosen) / 20.0 - 2.0).abs() < 1e-9);
     }
 }

@@ -33,10 +33,9 @@ impl Signals {
             signals.add_memory_signals(index, question, except);
         }
         // The served head was trained on the past intents: about those it says too much.
-        if let (Some(vector), None) = (&question.vector, except) {
-            let clauses: Vec<&[f32]> = question.clause_vectors().collect();
+        if let (Some(vectors), None) = (question.vectors(), except) {
             let state = index.state();
-            signals.add_head(index, &state.predictor.parts.head_scores(state, vector, &clauses));
+            signals.add_head(index, &state.predictor.parts.head_scores(state, &vectors));
         }
         signals
     }

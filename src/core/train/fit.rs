@@ -1,7 +1,7 @@
 //! The fit of the ranker's weights: a conditional logit over all examples at once, by Newton's method.
 
 use super::examples::IntentExamples;
-use crate::predict::logit::{Example, OUTLIER, PRECISION, probabilities};
+use crate::predict::logit::{Example, Logit, OUTLIER, PRECISION, probabilities};
 use crate::predict::signals::{SIGNALS, Signal, StepKind, Values};
 
 /// Newton steps; the loss is convex but for the weighting of outliers, and few are needed.
@@ -59,6 +59,22 @@ pub(super) fn cross_validated(intents: &[IntentExamples], allowed: &Allowed) -> 
         let weights = StepWeights::fit(others, allowed);
         for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
             scores[at] = score(intent, |example| *weights.of(example.step));
+        }
+    }
+    scores
+}
+
+/// Measures the weights that the fold learns online on every intent, each with weights learnt from the other folds.
+pub(super) fn online_cross_validated(intents: &[IntentExamples]) -> Vec<IntentScore> {
+    let mut scores = vec![IntentScore::default(); intents.len()];
+    for fold in 0..FOLDS {
+        let mut logit = Logit::default();
+        let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
+        for example in others.flat_map(|intent| &intent.steps) {
+            logit.learn(example);
+        }
+        for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
+            scores[at] = score(intent, |example| *logit.weights(example.step));
         }
     }
     scores

@@ -3,11 +3,13 @@
 use super::TrainedPart;
 use super::baselines::BASELINES;
 use super::examples::IntentExamples;
-use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, score};
+use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, online_cross_validated, score};
 use super::gate::{INTENTS_MIN, Paired};
 use super::run::{Challenger, TrainingResult};
 use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
+use crate::graph::Node;
 use crate::predict::lesson::{HeldOutScores, examples};
+use crate::predict::parts::IntentVectors;
 use crate::predict::ranker::RankerWeights;
 use crate::predict::signals::{SIGNALS, Signal};
 use crate::state::State;
@@ -151,22 +153,20 @@ impl TrainingResult<'_> {
         self.state.predictor.parts.ranker().is_some()
     }
 
-    /// What serves now, on the intents that it has not been fitted to, and the positions of those among the examples.
+    /// What serves now, on the intents that it has not been fitted to, and the positions of those among the examples. The weights
+    /// learnt online were fitted to all intents, so the way they are learnt is cross-validated instead.
     fn champion_scores(&self) -> (Vec<IntentScore>, Vec<usize>) {
-        let predictor = &self.state.predictor;
-        let unseen_from = ModelPart::ALL.iter().filter_map(|part| self.state.trained.current(*part));
-        let unseen_from =
-            unseen_from.map(|version| version.run.event.intents_end).max().filter(|_| self.serves_trained_ranker());
-        let known: Vec<usize> =
-            (0..self.examples.len()).filter(|at| unseen_from.is_none_or(|from| self.examples[*at].number >= from)).collect();
-        let score_of = |at: &usize| match predictor.parts.ranker() {
-            Some(_) => {
-                let served = served_examples(self.state, self.examples[*at].number);
-                score(&served, |example| *predictor.weights(example.step))
-            }
-            None => score(&self.examples[*at], |example| *predictor.logit.weights(example.step)),
+        if !self.serves_trained_ranker() {
+            return (online_cross_validated(&self.examples), (0..self.examples.len()).collect());
+        }
+        let versions = ModelPart::ALL.iter().filter_map(|part| self.state.trained.current(*part));
+        let unseen_from = versions.map(|version| version.run.event.intents_end).max().unwrap_or(0);
+        let unseen: Vec<usize> = (0..self.examples.len()).filter(|at| self.examples[*at].number >= unseen_from).collect();
+        let served = |at: &usize| {
+            let served = served_examples(self.state, self.examples[*at].number);
+            score(&served, |example| *self.state.predictor.weights(example.step))
         };
-        (known.iter().map(score_of).collect(), known)
+        (unseen.iter().map(served).collect(), unseen)
     }
 
     fn baseline_metrics(&self) -> impl Iterator<Item = ModelMetric> {
@@ -216,15 +216,16 @@ impl Challenger {
 fn served_examples(state: &State, number: u64) -> IntentExamples {
     let entry = state.memory.get(number).expect("examples are of kept intents");
     let parts = &state.predictor.parts;
-    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| &**vector);
+    let vector = |hash: TextHash| state.vectors.get(hash).map(|vector| vector.to_vec());
     let Some(whole) = vector(entry.hash) else {
         return IntentExamples { number, steps: examples(state, number, entry, HeldOutScores::default()) };
     };
-    let clauses: Vec<&[f32]> = clauses(&entry.intent).into_iter().filter_map(|text| vector(TextHash::compute(text))).collect();
-    let calls: Vec<_> =
+    let clauses = clauses(&entry.intent).into_iter().filter_map(|text| vector(TextHash::compute(text))).collect();
+    let intent = IntentVectors { whole, clauses };
+    let calls: Vec<Option<Node>> =
         entry.sequences.last().map(|sequence| sequence.calls.iter().copied().map(Some).collect()).unwrap_or_default();
-    let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(whole), &calls[..step])?))).collect();
-    let scores = HeldOutScores { head: parts.head_scores(state, whole, &clauses), next };
+    let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(&intent), &calls[..step])?))).collect();
+    let scores = HeldOutScores { head: parts.head_scores(state, &intent), next };
     IntentExamples { number, steps: examples(state, number, entry, scores) }
 }
 

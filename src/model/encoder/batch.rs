@@ -3,9 +3,12 @@
 //! Rows are positions: first the first positions of all runs, then the second of those that have one, and so on. The runs are sorted
 //! by length, the longest first, so the runs of a step are always the first ones.
 
+use std::ops::Range;
+
 use ndarray::Array2;
 
 use super::train::EncoderSettings;
+use crate::best_piece::pieces_of;
 use crate::columns::Columns;
 use crate::random::Random;
 use crate::training_set::TrainingSet;
@@ -17,6 +20,10 @@ const CALLS_MAX: usize = 64;
 pub(super) struct Batch<F> {
     /// The vectors of the intents, one row per run.
     pub(super) intents: Array2<F>,
+    /// The vectors of the clauses; the intent itself for a run without clauses.
+    pub(super) pieces: Array2<F>,
+    /// The piece rows of each run.
+    pub(super) spans: Vec<Range<usize>>,
     /// The columns of the calls of each run.
     pub(super) calls: Vec<Vec<usize>>,
     /// For each step the first row and the number of rows, which is the number of runs that have as many positions.
@@ -48,11 +55,17 @@ impl Batch<f32> {
             let active = lens.partition_point(|len| *len > step);
             steps.push((targets.len(), active));
             targets.extend(calls[..active].iter().map(|calls| calls.get(step).copied().unwrap_or(end)));
-            let weight = |run: &usize| if set.runs[*run].succeeded { 1.0 } else { settings.failed_weight };
+            let weight = |run: &usize| match (set.runs[*run].succeeded, step < set.runs[*run].calls.len()) {
+                (true, _) => 1.0,
+                (false, true) => settings.failed_weight,
+                (false, false) => settings.failed_end_weight,
+            };
             weights.extend(runs[..active].iter().map(weight));
         }
         let intents: Vec<usize> = runs.iter().map(|run| set.runs[*run].intent).collect();
-        Self { intents: set.texts.select(ndarray::Axis(0), &intents), calls, steps, targets, weights, mask: None }
+        let (pieces, spans) = pieces_of(set, runs.iter().map(|run| &set.runs[*run]));
+        let intents = set.texts.select(ndarray::Axis(0), &intents);
+        Self { intents, pieces, spans, calls, steps, targets, weights, mask: None }
     }
 
     /// Sets a share of the numbers of the intents and of what is compared with the tools to zero and scales the others up.
@@ -60,6 +73,7 @@ impl Batch<f32> {
         let keep = 1.0 / (1.0 - share);
         let mut factor = || if random.uniform() < share { 0.0 } else { keep };
         self.intents.mapv_inplace(|value| value * factor());
+        self.pieces.mapv_inplace(|value| value * factor());
         self.mask = Some(Array2::from_shape_simple_fn((self.targets.len(), 2 * units), factor));
     }
 }
@@ -69,6 +83,8 @@ impl Batch<f32> {
     pub(super) fn widen(&self) -> Batch<f64> {
         Batch {
             intents: self.intents.mapv(f64::from),
+            pieces: self.pieces.mapv(f64::from),
+            spans: self.spans.clone(),
             calls: self.calls.clone(),
             steps: self.steps.clone(),
             targets: self.targets.clone(),

@@ -5,7 +5,9 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate};
 use super::batch::Batch;
 use super::gru::{Gates, input_parts, step};
 use super::parameters::Parameters;
+use crate::best_piece::{BestPieces, best_pieces};
 use crate::blocks::{columns_mut, rows, rows_mut};
+use crate::product::rows_by_rows;
 use crate::real::Real;
 use crate::unit_rows::UnitRows;
 
@@ -37,10 +39,10 @@ pub(super) struct Passed<F> {
     pub(super) output: UnitRows<F>,
     /// The output times the tools.
     pub(super) cosines: Array2<F>,
-    /// The corrected intents, one row per run.
+    /// The corrected pieces of the intents.
     pub(super) corrected: UnitRows<F>,
-    /// The corrected intents times the tools, one row per run.
-    pub(super) affinities: Array2<F>,
+    /// The best of the corrected pieces times the tools, one row per run.
+    pub(super) affinities: BestPieces<F>,
     pub(super) logits: Array2<F>,
 }
 
@@ -60,9 +62,9 @@ pub(super) fn tool_side<F: Real>(parameters: &Parameters<F>, tools: ArrayView2<'
     ToolSide { inputs, outputs: UnitRows::new(with_end), affinity: UnitRows::new(affinity), bias }
 }
 
-/// The intents corrected for the affinity.
-pub(super) fn corrected<F: Real>(parameters: &Parameters<F>, intents: &Array2<F>) -> UnitRows<F> {
-    UnitRows::new(intents.dot(&parameters.affinity) + intents)
+/// Pieces of intents corrected for the affinity.
+pub(super) fn corrected<F: Real>(parameters: &Parameters<F>, pieces: &Array2<F>) -> UnitRows<F> {
+    UnitRows::new(pieces.dot(&parameters.affinity) + pieces)
 }
 
 /// What is compared with the tools, from states joined with intents.
@@ -127,13 +129,13 @@ pub(super) fn forward<F: Real>(parameters: &Parameters<F>, batch: &Batch<F>, too
         joined *= mask;
     }
     let output = output(parameters, &joined);
-    let cosines = output.rows.dot(&tools.outputs.rows.t());
-    let corrected = corrected(parameters, &batch.intents);
-    let affinities = corrected.rows.dot(&tools.affinity.rows.t());
+    let cosines = rows_by_rows(&output.rows, &tools.outputs.rows);
+    let corrected = corrected(parameters, &batch.pieces);
+    let affinities = best_pieces(&rows_by_rows(&corrected.rows, &tools.affinity.rows), &batch.spans);
     let mut logits = cosines.clone();
     for (step, &(first, runs)) in batch.steps.iter().enumerate() {
         for run in 0..runs {
-            to_logits(parameters, tools, affinities.row(run), &batch.calls[run][..step], logits.row_mut(first + run));
+            to_logits(parameters, tools, affinities.scores.row(run), &batch.calls[run][..step], logits.row_mut(first + run));
         }
     }
     Passed { intents, inputs, previous, hidden, gates, joined, output, cosines, corrected, affinities, logits }

@@ -1,5 +1,5 @@
 //! The loss of a batch and its gradient by every group of parameters: softmax cross entropy of what comes next at every position, END
-//! included. A position's weight has the sign of the outcome: a failed run repels.
+//! included. The outcome is in the weights of the positions: of a failed run the calls count less, and its END repels.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis, Zip};
@@ -8,6 +8,7 @@ use super::batch::Batch;
 use super::forward::{Passed, ToolSide, forward, tool_side};
 use super::gru::step_backward;
 use super::parameters::Parameters;
+use crate::best_piece::spread_to_pieces;
 use crate::blocks::{columns, columns_mut, rows, rows_mut};
 use crate::columns::Columns;
 use crate::real::Real;
@@ -110,24 +111,25 @@ fn by_affinity<F: Real>(
     gradient: &mut Parameters<F>,
 ) {
     let (scale, end) = (parameters.affinity_scale(), scored.own.len());
-    let mut by_affinities = Array2::<F>::zeros(passed.affinities.raw_dim());
+    let mut by_affinities = Array2::<F>::zeros(passed.affinities.scores.raw_dim());
     for &(first, runs) in &batch.steps {
         let mut sums = rows_mut(&mut by_affinities, 0..runs);
         sums += &columns(rows(&passed.logits, first..first + runs), 0..end);
     }
-    let product = sum_of_products(by_affinities.view(), &passed.affinities);
+    let product = sum_of_products(by_affinities.view(), &passed.affinities.scores);
     gradient.scalars[[0, 1]] = Parameters::by_affinity_scale(product);
+    let by_pieces = spread_to_pieces(by_affinities.view(), &passed.affinities.pieces, batch.pieces.nrows());
     let mut by_tools = Array2::zeros(tools.affinity.rows.raw_dim());
-    general_mat_mul(scale, &by_affinities.t(), &passed.corrected.rows, F::zero(), &mut by_tools);
+    general_mat_mul(scale, &by_pieces.t(), &passed.corrected.rows, F::zero(), &mut by_tools);
     tools.affinity.backward(&mut by_tools);
     for (by_tool, own) in by_tools.rows().into_iter().zip(&scored.own) {
         if let Some(own) = own {
             gradient.affinity_own.row_mut(*own).assign(&by_tool);
         }
     }
-    let mut by_intents = by_affinities.dot(&tools.affinity.rows) * scale;
-    passed.corrected.backward(&mut by_intents);
-    general_mat_mul(F::one(), &batch.intents.t(), &by_intents, F::zero(), &mut gradient.affinity);
+    let mut by_corrected = by_pieces.dot(&tools.affinity.rows) * scale;
+    passed.corrected.backward(&mut by_corrected);
+    general_mat_mul(F::one(), &batch.pieces.t(), &by_corrected, F::zero(), &mut gradient.affinity);
 }
 
 /// Carries the gradient by the joined rows back through the steps. Adds to the gradient by the tools' inputs, and returns that by the

@@ -1,7 +1,7 @@
 //! The stored form of the recurrent encoder.
 //!
 //! `PME1`, then as 32-bit counts the dimensions, the units and the tools with own rows, then the groups of parameters: those without
-//! weight decay, which are short, as numbers, the others as one byte per number with a scale per row.
+//! weight decay, which are short, as numbers, the others as one byte per number with a scale per row; a checksum.
 
 use ndarray::Array2;
 

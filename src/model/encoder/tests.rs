@@ -24,7 +24,13 @@ fn stepping_set(tools: usize, runs: usize, seed: u64) -> TrainingSet {
         }
         let first = random.below(tools);
         let calls = (0..2 + run % 3).map(|step| (first + step * stride) % tools).collect();
-        list.push(Run { intent: run, clauses: vec![], calls, ended: run % 4 != 3, succeeded: run % 5 != 4 });
+        list.push(Run {
+            intent: run,
+            clauses: if run % 3 == 0 { vec![] } else { vec![run, run / 2] },
+            calls,
+            ended: run % 4 != 3,
+            succeeded: run % 5 != 4,
+        });
     }
     TrainingSet { tools: vectors, texts, runs: list }
 }
@@ -79,21 +85,26 @@ fn every_gradient_equals_finite_differences() {
 }
 
 #[test]
-fn flipping_the_outcome_flips_the_sign_of_the_gradient() {
+fn flipping_the_outcome_flips_the_gradient_of_the_end_and_weakens_that_of_the_calls() {
     let mut set = stepping_set(7, 1, 2);
     let columns = Columns::all(&set, &OwnRows(vec![0, 2, 5]));
-    let mut gradient_of = |succeeded: bool| {
+    let mut gradient_of = |succeeded: bool, of_end: bool| {
         set.runs[0].succeeded = succeeded;
-        let batch = Batch::new(&set, &[0], &columns, &EncoderSettings::default()).widen();
+        let mut batch = Batch::new(&set, &[0], &columns, &EncoderSettings::default()).widen();
+        for (target, weight) in batch.targets.iter().zip(&mut batch.weights) {
+            *weight *= if (*target == 7) == of_end { 1.0 } else { 0.0 };
+        }
         let mut gradient = Parameters::zeros(SIZES);
         loss(&random_parameters(3), &batch, &columns.widen(), &mut gradient);
         gradient
     };
-    let (succeeded, failed) = (gradient_of(true), gradient_of(false));
-    for (succeeded, failed) in succeeded.groups().into_iter().flatten().zip(failed.groups().into_iter().flatten()) {
-        assert!(succeeded * failed <= 0.0 && failed.abs() <= succeeded.abs(), "{succeeded} {failed}");
+    for (of_end, sign) in [(true, -1.0), (false, 1.0)] {
+        let (succeeded, failed) = (gradient_of(true, of_end), gradient_of(false, of_end));
+        for (succeeded, failed) in succeeded.groups().into_iter().flatten().zip(failed.groups().into_iter().flatten()) {
+            assert!(sign * succeeded * failed >= 0.0 && failed.abs() <= succeeded.abs(), "{succeeded} {failed}");
+        }
+        assert!(failed.recurrent.iter().any(|value| *value != 0.0));
     }
-    assert!(failed.recurrent.iter().any(|value| *value != 0.0));
 }
 
 #[test]
@@ -110,9 +121,11 @@ fn sequences_are_learned_and_served_as_they_were_trained() {
     for run in 0..20 {
         let batch = Batch::new(&set, &[run], &columns, &settings);
         let trained = forward::forward(&encoder.parameters, &batch, &tools.0).logits;
-        let intent = set.texts.row(run).to_slice().unwrap().to_vec();
+        let text = |row: usize| set.texts.row(row).to_slice().unwrap();
+        let intent = text(run).to_vec();
+        let clauses: Vec<&[f32]> = set.runs[run].clauses.iter().map(|row| text(*row)).collect();
         for (position, trained) in trained.rows().into_iter().enumerate() {
-            let served = encoder.next_after(&intent, &set.runs[run].calls[..position], &tools);
+            let served = encoder.next_after(&intent, &clauses, &set.runs[run].calls[..position], &tools);
             let total: f32 = served.tools.iter().chain([&served.end]).map(|value| value.exp()).sum();
             assert!((total - 1.0).abs() < 1e-4, "{total}");
             let shift = trained[8] - served.end;
@@ -129,7 +142,7 @@ fn few_runs_leave_the_cosine_of_the_embeddings() {
     let (encoder, report) = Encoder::train(&set, &EncoderSettings::default(), 1, &mut go_on).unwrap();
     assert_eq!((report.examples, report.skipped, report.epochs), (7, 1, 0));
     let tools = encoder.tool_rows(set.tools.view());
-    let next = encoder.next_after(set.tools.row(3).to_slice().unwrap(), &[], &tools);
+    let next = encoder.next_after(set.tools.row(3).to_slice().unwrap(), &[], &[], &tools);
     let best = (0..6).max_by(|left, right| next.tools[*left].total_cmp(&next.tools[*right]));
     assert_eq!(best, Some(3));
 }
@@ -156,10 +169,10 @@ fn bytes_come_back_and_damaged_bytes_are_refused() {
     for len in 0..bytes.len() {
         assert!(Encoder::from_bytes(&bytes[..len]).is_err(), "{len}");
     }
-    for at in 0..60 {
+    for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
-        damaged[at] ^= 0xff;
-        drop(Encoder::from_bytes(&damaged));
+        damaged[at] ^= 0x10;
+        assert!(Encoder::from_bytes(&damaged).is_err(), "{at}");
     }
 }
 

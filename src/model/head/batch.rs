@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 
 use super::train::HeadSettings;
+use crate::best_piece::pieces_of;
 use crate::columns::Columns;
 use crate::own_rows::distinct;
 use crate::random::Random;
 use crate::real::Real;
-use crate::training::has_vector;
 use crate::training_set::{Run, TrainingSet};
 
 /// Some runs as matrices.
@@ -28,25 +28,18 @@ pub(super) struct Batch<F> {
 
 impl Batch<f32> {
     pub(super) fn new(set: &TrainingSet, runs: &[usize], columns: &Columns<f32>, settings: &HeadSettings) -> Self {
-        let dim = set.dim();
-        let rows: Vec<Vec<usize>> = runs.iter().map(|run| piece_rows(set, &set.runs[*run])).collect();
-        let mut wholes = Array2::zeros((runs.len(), dim));
-        let mut pieces = Array2::zeros((rows.iter().map(Vec::len).sum(), dim));
-        let mut batch = (Vec::new(), Vec::new(), Vec::new());
-        let mut next = 0;
-        for ((run, rows), mut whole) in runs.iter().zip(&rows).zip(wholes.rows_mut()) {
-            let run = &set.runs[*run];
-            whole.assign(&set.texts.row(run.intent));
-            for (offset, row) in rows.iter().enumerate() {
-                pieces.row_mut(next + offset).assign(&set.texts.row(*row));
-            }
-            batch.0.push(next..next + rows.len());
-            batch.1.push(distinct(&run.calls).into_iter().map(|tool| columns.column(tool)).collect());
-            batch.2.push(if run.succeeded { 1.0 } else { settings.failed_weight });
-            next += rows.len();
+        let list = || runs.iter().map(|run| &set.runs[*run]);
+        let intents: Vec<usize> = list().map(|run| run.intent).collect();
+        let (pieces, spans) = pieces_of(set, list());
+        let columns_of = |run: &Run| distinct(&run.calls).into_iter().map(|tool| columns.column(tool)).collect();
+        let weight_of = |run: &Run| if run.succeeded { 1.0 } else { settings.failed_weight };
+        Self {
+            wholes: set.texts.select(Axis(0), &intents),
+            pieces,
+            spans,
+            targets: list().map(columns_of).collect(),
+            weights: list().map(weight_of).collect(),
         }
-        let (spans, targets, weights) = batch;
-        Self { wholes, pieces, spans, targets, weights }
     }
 
     /// Sets a share of the numbers to zero and scales the others up.
@@ -56,12 +49,6 @@ impl Batch<f32> {
         self.wholes.iter_mut().for_each(&mut drop);
         self.pieces.iter_mut().for_each(&mut drop);
     }
-}
-
-/// The text rows of a run's clauses that have a vector; its intent if there are none.
-fn piece_rows(set: &TrainingSet, run: &Run) -> Vec<usize> {
-    let rows: Vec<usize> = run.clauses.iter().copied().filter(|row| has_vector(set.texts.row(*row))).collect();
-    if rows.is_empty() { vec![run.intent] } else { rows }
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use ndarray::{Array2, ArrayView2, Axis};
+use ndarray::{Array2, ArrayView2};
 
 use super::parameters::Parameters;
+use crate::best_piece::{BestPieces, best_pieces};
+use crate::product::rows_by_rows;
 use crate::real::Real;
 use crate::unit_rows::UnitRows;
 
@@ -52,22 +54,9 @@ pub(super) fn score<F: Real>(
     tools: &Array2<F>,
     own: &[Option<usize>],
 ) -> Scored<F> {
-    let wholes = intents.wholes.rows.dot(&tools.t());
-    let all_pieces = intents.pieces.rows.dot(&tools.t());
-    let mut pieces = Array2::zeros(wholes.raw_dim());
-    let mut best_pieces = Array2::zeros(wholes.raw_dim());
-    let rows = pieces.axis_iter_mut(Axis(0)).zip(best_pieces.axis_iter_mut(Axis(0)));
-    for ((mut best, mut best_piece), span) in rows.zip(spans) {
-        best.assign(&all_pieces.row(span.start));
-        best_piece.fill(span.start);
-        for piece in span.start + 1..span.end {
-            for ((best, best_piece), score) in best.iter_mut().zip(&mut best_piece).zip(all_pieces.row(piece)) {
-                if *score > *best {
-                    (*best, *best_piece) = (*score, piece);
-                }
-            }
-        }
-    }
+    let wholes = rows_by_rows(&intents.wholes.rows, tools);
+    let all_pieces = rows_by_rows(&intents.pieces.rows, tools);
+    let BestPieces { scores: pieces, pieces: best_pieces } = best_pieces(&all_pieces, spans);
     let (intent_scale, clause_scale) = (parameters.intent_scale(), parameters.clause_scale());
     let shared = parameters.bias.len() - 1;
     let mut logits = Array2::zeros(wholes.raw_dim());

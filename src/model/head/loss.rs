@@ -9,6 +9,7 @@ use ndarray::{Array2, ArrayViewMut1, Zip};
 use super::batch::Batch;
 use super::forward::{IntentSide, Scored, intent_side, score, tool_side};
 use super::parameters::Parameters;
+use crate::best_piece::spread_to_pieces;
 use crate::columns::Columns;
 use crate::real::Real;
 use crate::softmax::softmax_loss;
@@ -66,11 +67,12 @@ fn binary_loss<F: Real>(row: ArrayViewMut1<'_, F>, targets: &[usize], correction
     let mut gradient: Vec<F> = Vec::with_capacity(row.len());
     for (column, (logit, correction)) in row.iter().zip(corrections).enumerate() {
         let shifted = *logit + offset;
+        let (softplus, sigmoid) = shifted.softplus_and_slope();
         let (term, slope) = if targets.contains(&column) {
-            (shifted.softplus() - shifted, shifted.sigmoid() - F::one())
+            (softplus - shifted, sigmoid - F::one())
         } else if correction.is_finite() {
             let stands_for = correction.exponential();
-            (shifted.softplus() * stands_for, shifted.sigmoid() * stands_for)
+            (softplus * stands_for, sigmoid * stands_for)
         } else {
             (F::zero(), F::zero())
         };
@@ -97,7 +99,7 @@ fn backward<F: Real>(
     };
     gradient.scalars[0] = intent_scale * product(by_logits, &scored.wholes);
     gradient.scalars[1] = clause_scale * product(by_logits, &scored.pieces);
-    let by_pieces = spread_to_pieces(by_logits, &scored.best_pieces, batch.pieces.nrows());
+    let by_pieces = spread_to_pieces(by_logits.view(), &scored.best_pieces, batch.pieces.nrows());
 
     let mut by_wholes_rows = by_logits.dot(&tools.rows) * intent_scale;
     intents.wholes.backward(&mut by_wholes_rows);
@@ -120,15 +122,4 @@ fn backward<F: Real>(
             gradient.own.row_mut(*own).assign(&by_tool);
         }
     }
-}
-
-/// The gradient by the score of every piece: that of the logit for the piece that was the maximum, zero for the others.
-fn spread_to_pieces<F: Real>(by_logits: &Array2<F>, best_pieces: &Array2<usize>, pieces: usize) -> Array2<F> {
-    let mut spread = Array2::zeros((pieces, by_logits.ncols()));
-    for (by_logits, best_pieces) in by_logits.rows().into_iter().zip(best_pieces.rows()) {
-        for (column, (value, piece)) in by_logits.iter().zip(best_pieces).enumerate() {
-            spread[[*piece, column]] = *value;
-        }
-    }
-    spread
 }

@@ -1,7 +1,7 @@
 //! The stored form of the intent head.
 //!
 //! `PMH1`, then as 32-bit counts the dimensions and the own rows, the tools of the own rows, the three scalars, the biases, and the
-//! matrices `A`, `C`, `B` and `e`.
+//! matrices `A`, `C`, `B` and `e`; a checksum.
 
 use ndarray::Array1;
 
