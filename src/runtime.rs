@@ -207,8 +207,6 @@ impl Runtime {
         let lease = leases.state(Role::Execution);
         let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
-        let has_trainer = config.trainer.enabled && roles.contains(Role::Trainer);
-        let trainer = has_trainer.then(|| Trainer::new(leases.state(Role::Trainer)));
         let runtime = Self {
             publisher,
             views,
@@ -220,7 +218,7 @@ impl Runtime {
             bus,
             subjects,
             snapshots,
-            trainer,
+            trainer: trainer(config, &roles, &leases),
             metrics,
             clock,
             roles,
@@ -331,6 +329,12 @@ impl Runtime {
         }
         std::mem::take(&mut self.leases).release().await;
     }
+}
+
+/// The trainer, for a process that trains.
+fn trainer(config: &Config, roles: &Roles, leases: &Leases) -> Option<Trainer> {
+    let trains = config.trainer.enabled && roles.contains(Role::Trainer);
+    trains.then(|| Trainer::new(leases.state(Role::Trainer)))
 }
 
 fn subjects(config: &Config) -> Result<Subjects, StartError> {

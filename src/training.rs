@@ -9,8 +9,8 @@ mod settings;
 mod status;
 
 use crate::core::event::ModelPart;
-use crate::core::id::Seq;
-use crate::core::train::TrainSettings;
+use crate::core::state::State;
+use crate::core::train::{self, TrainSettings};
 
 pub(crate) use change::{ChangeError, change_record, promotion, rollback};
 pub(crate) use memory::memory_estimate;
@@ -46,18 +46,10 @@ impl TrainRequest {
         settings
     }
 
-    /// The seed of a run on the records up to `through`.
-    pub fn seed(&self, through: Seq) -> u64 {
-        self.seed.unwrap_or_else(|| seed_at(through))
+    /// The seed of a run on this state.
+    pub fn seed(&self, state: &State) -> u64 {
+        self.seed.unwrap_or_else(|| train::seed(state))
     }
-}
-
-/// The seed of a run on the records up to `through`: the mixer of `SplitMix64`, so that neighbouring positions give unrelated seeds.
-fn seed_at(Seq(through): Seq) -> u64 {
-    let mut mixed = through.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -71,12 +63,5 @@ mod tests {
         let both = head.clone().merge(request(&[ModelPart::Encoder], None));
         assert_eq!(both, request(&[ModelPart::Head, ModelPart::Encoder], Some(7)));
         assert_eq!(head.merge(TrainRequest::default()), request(&[], Some(7)), "all parts include the head");
-    }
-
-    #[test]
-    fn a_seed_depends_on_the_position_alone() {
-        // The first output of SplitMix64 with seed 0 (Vigna's reference implementation).
-        assert_eq!(seed_at(Seq(0)), 0xe220_a839_7b1d_cdaf);
-        assert_ne!(seed_at(Seq(1)), seed_at(Seq(2)));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn run(mut parts: TrainerParts) -> Result<(), ActorFailure> {
         let (request, number) = parts.trainer.take_request();
         let began = parts.clock.uptime();
         let through = view.applied();
-        parts.trainer.begin(through, request.seed(through));
+        parts.trainer.begin(through, request.seed(&view));
         parts.metrics.training.running.set(1);
         let outcome = run::train_and_append(&parts, view, &request).await;
         parts.metrics.training.running.set(0);

@@ -89,7 +89,7 @@ async fn on_log(
     if embedded < wanted {
         output.note(&format!("{} of {wanted} texts have no vector yet; a server computes them", wanted - embedded));
     }
-    let seed = request.seed(through);
+    let seed = request.seed(&state);
     let trained = train_shown(&state, &request.settings(), seed, output)?;
     if dry_run {
         let runs: Vec<_> = trained.iter().map(|part| trained::trained_dto(&part.event, None, false, false)).collect();

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use crate::cli::{run, text};
 use crate::embedded::Embedded;
 use crate::log_contract::redb;
-use crate::nats_server::NatsServer;
 use crate::run::{event, finished, step};
 use crate::server::{PATIENCE, Server, eventually};
 
@@ -62,7 +61,7 @@ fn run_of(execution: &str, intent: &str, [first, second]: [&str; 2]) -> Vec<Valu
 }
 
 /// Six tools and forty runs.
-fn history() -> Value {
+pub(crate) fn history() -> Value {
     let mut events = tools().as_array().unwrap().clone();
     for (number, (intent, calls)) in procedures().enumerate() {
         events.extend(run_of(&format!("e{number}"), &intent, calls));
@@ -71,17 +70,17 @@ fn history() -> Value {
 }
 
 /// Posts to a route of the models; returns status and answer.
-fn post(server: &Server, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn post(server: &Server, path: &str, body: &Value) -> (u16, Value) {
     let answer = server.question(path, body);
     (answer.status, answer.json())
 }
 
-fn runs(models: &Value) -> Vec<Value> {
+pub(crate) fn runs(models: &Value) -> Vec<Value> {
     models["runs"].as_array().unwrap().clone()
 }
 
 /// The models, once a run is recorded.
-fn trained_models(server: &Server) -> Value {
+pub(crate) fn trained_models(server: &Server) -> Value {
     eventually("a training run", || {
         let models = server.ask("/v1/models");
         (!runs(&models).is_empty() && models["trainer"]["running"].is_null()).then_some(models)
@@ -326,29 +325,4 @@ async fn a_run_that_would_take_too_much_memory_is_not_started() {
     assert_eq!(last.verdict.name(), "over_memory");
     assert!(last.problem.unwrap().contains("trainer.memory_mb"));
     embedded.stop().await;
-}
-
-#[test]
-fn a_killed_trainer_is_replaced_and_nothing_is_recorded_twice() {
-    let nats = NatsServer::start();
-    let serve = |core_share: &str| {
-        let settings = [("NATS__LEASE_MS", "1000"), ("TRAINER__ENABLED", "true"), ("TRAINER__CORE_SHARE", core_share)];
-        Server::serving(&["--nats", &nats.url()], &settings)
-    };
-    let mut first = serve("0.0001");
-    first.accept(&history());
-    let second = serve("1.0");
-    eventually("a run under way", || {
-        first.ask("/v1/models")["trainer"]["running"]["epochs"].as_u64().filter(|epochs| *epochs > 0)
-    });
-    let (status, told) = post(&second, "/v1/models/train", &json!({}));
-    assert!(status == 409 && told["error"].as_str().unwrap().contains("'trainer' belongs to"), "{told}");
-    first.kill9();
-    let models = trained_models(&second);
-    let mut recorded: Vec<String> = runs(&models).iter().map(|run| run["version"].to_string()).collect();
-    let count = recorded.len();
-    recorded.sort();
-    recorded.dedup();
-    assert_eq!(recorded.len(), count, "{models}");
-    assert_eq!(second.settled_state()["duplicates"], 0);
 }

@@ -89,7 +89,7 @@ fn training(
     view: Arc<State>,
     request: &TrainRequest,
 ) -> impl FnOnce() -> Result<Vec<TrainedPart>, TrainError> + Send + 'static {
-    let (settings, seed) = (request.settings(), request.seed(view.applied()));
+    let (settings, seed) = (request.settings(), request.seed(&view));
     let trainer = parts.trainer.clone();
     let mut throttle = Throttle::new(parts.settings.core_share, parts.stop.clone());
     move || {
