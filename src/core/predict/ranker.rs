@@ -62,12 +62,12 @@ impl RankerWeights {
         let mut reader = Reader(rest);
         let versions = reader.count()?;
         let requires = (0..versions).map(|_| reader.text()?.parse().ok()).collect::<Option<_>>()?;
-        let next = reader.pair(|name| Signal::ALL.iter().position(|signal| signal.name() == name))?;
-        let discover = reader.pair(|name| DiscoverSignal::ALL.iter().position(|signal| signal.name() == name))?;
+        let next = reader.tables(|name| Signal::ALL.iter().position(|signal| signal.name() == name))?;
+        let discover = reader.tables(|name| DiscoverSignal::ALL.iter().position(|signal| signal.name() == name))?;
         let weights = Self {
             requires,
-            next: next.map(|[first, later]| NextWeights { first, later }),
-            discover: discover.map(|[fresh, known]| Weights { fresh, known }),
+            next: next.as_chunks::<2>().0.first().map(|[first, later]| NextWeights { first: *first, later: *later }),
+            discover: discover.as_chunks::<2>().0.first().map(|[fresh, known]| Weights { fresh: *fresh, known: *known }),
         };
         (*format == FORMAT && reader.0.is_empty()).then_some(weights)
     }
@@ -109,13 +109,10 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(length)?).ok()
     }
 
-    /// Two tables, or none; the outer `None` is damage. `position` gives the place of a signal.
-    fn pair<const N: usize>(&mut self, position: impl Fn(&str) -> Option<usize>) -> Option<Option<[[f64; N]; 2]>> {
-        match self.count()? {
-            0 => Some(None),
-            2 => Some(Some([self.table(&position)?, self.table(&position)?])),
-            _ => None,
-        }
+    /// Two tables or none. `position` gives the place of a signal.
+    fn tables<const N: usize>(&mut self, position: impl Fn(&str) -> Option<usize>) -> Option<Vec<[f64; N]>> {
+        let tables = self.count().filter(|tables| [0, 2].contains(tables))?;
+        (0..tables).map(|_| self.table(&position)).collect()
     }
 
     fn table<const N: usize>(&mut self, position: &impl Fn(&str) -> Option<usize>) -> Option<[f64; N]> {

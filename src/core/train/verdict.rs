@@ -81,9 +81,10 @@ impl TrainingResult<'_> {
         let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
         let part = |(challenger, verdict): (&Challenger, PartVerdict)| {
             let accepted = accepted(&verdict);
-            let reason = match verdict.helps_next && !accepted {
-                true => format!("the ranker with it was refused: {next_reason}"),
-                false => verdict.reason,
+            let reason = if verdict.helps_next && !accepted {
+                format!("the ranker with it was refused: {next_reason}")
+            } else {
+                verdict.reason
             };
             let mut part = self.trained(challenger.part, challenger.bytes.clone(), accepted, reason, verdict.metrics);
             part.retires = ranker_accepted && !accepted && self.state.trained.current(challenger.part).is_some();
