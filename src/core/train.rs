@@ -1,7 +1,7 @@
 //! Training: trains the parts of the model on one state, measures them on intents they have not seen, and decides.
 //!
 //! ```text
-//!  State --TrainingData--> pml_model trains head and encoder, without each quarter of the intents in turn (cross-fitting)
+//!  State --TrainingData--> pml_model trains head, encoder and SHGAT, without each part of the intents in turn (cross-fitting)
 //!        --examples with held-out scores--> weights of the ranker, with and without each part --gate--> accepted or refused
 //! ```
 //!
@@ -15,6 +15,7 @@ mod examples;
 mod fit;
 mod gate;
 mod run;
+mod shgat;
 mod verdict;
 
 use std::ops::ControlFlow;
@@ -36,6 +37,7 @@ pub struct TrainSettings {
     pub parts: Vec<ModelPart>,
     pub head: HeadSettings,
     pub encoder: EncoderSettings,
+    pub shgat: pml_model::shgat::Settings,
 }
 
 impl Default for TrainSettings {
@@ -44,6 +46,7 @@ impl Default for TrainSettings {
             parts: vec![ModelPart::Head, ModelPart::Encoder, ModelPart::Shgat],
             head: HeadSettings::default(),
             encoder: EncoderSettings::default(),
+            shgat: pml_model::shgat::Settings::default(),
         }
     }
 }
@@ -55,7 +58,7 @@ pub struct TrainProgress {
     pub progress: pml_model::Progress,
 }
 
-/// Is told the progress after every epoch and may end the training.
+/// Is told the progress after every epoch, of SHGAT after every batch, and may end the training.
 pub type TrainObserver<'a> = dyn FnMut(TrainProgress) -> ControlFlow<()> + 'a;
 
 /// A trained part with the verdict of the gate.
