@@ -7,6 +7,7 @@
 //! | [`graph_sync`] | the log | `core::state` | views, `notify.*` on the bus |
 //! | [`embedding`] | views | `core::vectors` | `embedding.computed` |
 //! | [`prediction`] | the log, views | `core::live`, `core::predict` | `prediction.served`, `predict.*` on the bus |
+//! | [`trainer`] | views | `core::train` | `model.trained`, `model.parameters`, `model.promoted` |
 //! | [`index`] | views | `core::rank` | the search index of discover |
 //! | [`measures`] | views | `core::graph::measures` | the graph measures |
 //! | [`snapshots`] | views | the configured intervals | snapshots, `notify.snapshot_taken` on the bus |
@@ -26,6 +27,7 @@ mod refresh;
 pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
+pub(crate) mod trainer;
 
 use actix::Message;
 

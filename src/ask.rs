@@ -10,6 +10,7 @@ mod predict;
 pub(crate) mod related;
 mod request;
 mod stream_predictor;
+pub(crate) mod trained;
 
 use std::sync::Arc;
 

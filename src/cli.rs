@@ -26,6 +26,7 @@ mod fork;
 mod import;
 mod key;
 mod log;
+mod model;
 mod outcome;
 mod output;
 mod predict;
@@ -35,10 +36,12 @@ mod question;
 mod related;
 mod remote;
 mod replay;
+mod retrain;
 mod scratch;
 mod serve;
 mod snapshot;
 mod source;
+mod train;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,6 +91,13 @@ enum Command {
     Related(related::Arguments),
     /// Compare the answers of pml with plain baselines, on traces it has not learnt
     Eval(eval::Arguments),
+    /// Train the parts of the model, measure them and record the runs
+    Train(train::Arguments),
+    /// List, show, compare, promote and roll back trained versions
+    #[command(subcommand)]
+    Model(model::Command),
+    /// Repeat a recorded training run and compare the digests: exit code 0 if equal, 1 if not
+    Retrain(retrain::Arguments),
     /// Replay the log: show a past state, write it as a new data directory, or publish it as a live stream
     Replay(replay::Arguments),
     /// Compare the state at two moments: tools, capabilities, edges, and the answers for an intent
@@ -167,6 +177,9 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
+        Command::Train(arguments) => on_actors(train::run(arguments, config, output)),
+        Command::Model(command) => on_actors(model::run(command, config, output)),
+        Command::Retrain(arguments) => on_actors(retrain::run(arguments, config, output)),
         Command::Replay(arguments) => on_actors(replay::run(arguments, config, output)),
         Command::Diff(arguments) => on_actors(diff::run(arguments, config, output)),
         Command::Fork(arguments) => on_actors(fork::run(arguments, file, config, output)),

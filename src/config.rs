@@ -57,6 +57,7 @@ pub struct Config {
     pub graph_sync: GraphSync,
     pub embedding: Embedding,
     pub prediction: Prediction,
+    pub trainer: Trainer,
     pub graph: Graph,
     pub templates: Templates,
     pub snapshots: Snapshots,
@@ -224,6 +225,18 @@ pub enum Serve {
     Asked,
     All,
     None,
+}
+
+/// Settings of the trainer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trainer {
+    pub enabled: bool,
+    pub traces_min: u64,
+    pub after_traces: u64,
+    pub every_s: u64,
+    pub core_share: f64,
+    pub memory_mb: u64,
 }
 
 /// Settings of the graph measures.

@@ -26,6 +26,7 @@ pub mod subject;
 pub mod dataset;
 pub mod metrics;
 pub mod templates;
+pub mod training;
 pub mod views;
 
 pub mod nats;

@@ -1,5 +1,7 @@
 //! Metrics of the running system in the Prometheus text format, with the prefix `pml_`.
 
+mod training;
+
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,6 +14,7 @@ use prometheus_client::registry::Registry;
 use crate::core::predict::score::WINDOWS;
 use crate::core::state::State;
 use crate::log::ForeignMessages;
+pub(crate) use training::{ByVerdict, TrainingMetrics};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByKind {
@@ -49,6 +52,7 @@ pub struct Metrics {
     pub(crate) predictions_served: Counter,
     pub(crate) predictions_dropped: Counter,
     pub(crate) impressions_dropped: Counter,
+    pub(crate) training: TrainingMetrics,
     scored: Gauge<u64, AtomicU64>,
     hit1: WindowGauges,
     hit3: WindowGauges,
@@ -77,6 +81,7 @@ impl Metrics {
             predictions_served: Counter::default(),
             predictions_dropped: Counter::default(),
             impressions_dropped: Counter::default(),
+            training: TrainingMetrics::default(),
             scored: Gauge::default(),
             hit1: WindowGauges::default(),
             hit3: WindowGauges::default(),
@@ -113,6 +118,7 @@ impl Metrics {
             "Predictions pushed that are not in the log",
             metrics.impressions_dropped.clone(),
         );
+        metrics.training.register(registry);
         registry.register("predictions_scored", "Predictions settled by what came next", metrics.scored.clone());
         registry.register("prediction_hit1", "Share whose first outcome came next", metrics.hit1.clone());
         registry.register("prediction_hit3", "Share with what came next among the first three", metrics.hit3.clone());

@@ -19,12 +19,15 @@ pub enum Role {
     Embedding,
     /// Publishes predictions for live executions. One process is enough; with several, subscribers get each prediction several times.
     Prediction,
+    /// Trains the parts of the model and records the runs. One process per workspace.
+    Trainer,
     /// Answers questions over NATS. Any number of processes.
     Query,
 }
 
 impl Role {
-    pub const ALL: [Self; 6] = [Self::Execution, Self::Trace, Self::GraphSync, Self::Embedding, Self::Prediction, Self::Query];
+    pub const ALL: [Self; 7] =
+        [Self::Execution, Self::Trace, Self::GraphSync, Self::Embedding, Self::Prediction, Self::Trainer, Self::Query];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -33,6 +36,7 @@ impl Role {
             Self::GraphSync => "graph-sync",
             Self::Embedding => "embedding",
             Self::Prediction => "prediction",
+            Self::Trainer => "trainer",
             Self::Query => "query",
         }
     }
@@ -90,7 +94,7 @@ mod tests {
         assert_eq!("graph-sync".parse(), Ok(Role::GraphSync));
         assert_eq!(
             "cook".parse::<Role>().unwrap_err().to_string(),
-            "'cook' is no role; this program has execution, trace, graph-sync, embedding, prediction, query"
+            "'cook' is no role; this program has execution, trace, graph-sync, embedding, prediction, trainer, query"
         );
     }
 }

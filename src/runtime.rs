@@ -33,6 +33,7 @@ use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::subject::Subjects;
 use crate::templates::{self, TemplateError, template_record};
+use crate::training::Trainer;
 use crate::views::{Latest, LatestSender, Views};
 use actors::Thread;
 use leases::Leases;
@@ -82,6 +83,8 @@ pub struct Runtime {
     pub bus: SharedBus,
     pub subjects: Subjects,
     pub snapshots: Arc<Keeper>,
+    /// The trainer of this process; `None` without the role, or if `trainer.enabled` is false.
+    pub trainer: Option<Trainer>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -162,6 +165,7 @@ impl Runtime {
             snapshots: Arc::clone(&self.snapshots),
             bus: Arc::clone(&self.bus),
             subjects: self.subjects.clone(),
+            trainer: self.trainer.clone(),
             metrics: Arc::clone(&self.metrics),
             clock: self.clock.clone(),
             takes_events: self.roles.contains(Role::Execution),
@@ -214,6 +218,7 @@ impl Runtime {
             bus,
             subjects,
             snapshots,
+            trainer: trainer(config, &roles, &leases),
             metrics,
             clock,
             roles,
@@ -324,6 +329,12 @@ impl Runtime {
         }
         std::mem::take(&mut self.leases).release().await;
     }
+}
+
+/// The trainer, for a process that trains.
+fn trainer(config: &Config, roles: &Roles, leases: &Leases) -> Option<Trainer> {
+    let trains = config.trainer.enabled && roles.contains(Role::Trainer);
+    trains.then(|| Trainer::new(leases.state(Role::Trainer)))
 }
 
 fn subjects(config: &Config) -> Result<Subjects, StartError> {

@@ -1,23 +1,33 @@
-//! `models`: the weights of the prediction model, its scores and its thresholds.
+//! `models`: the weights of the prediction model, its scores and its thresholds, and the trained parts.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::predict::item_name;
+use super::trained::{RunDto, ServingDto, TrainerDto, runs, serving};
 use crate::core::event::Outcome;
 use crate::core::predict::metrics::StepMetrics;
 use crate::core::predict::score::WINDOWS;
 use crate::core::predict::signals::{Signal, StepKind};
 use crate::core::state::State;
+use crate::training::TrainerStatus;
 
 /// Thresholds shown, of the outcomes judged most often.
 const THRESHOLDS_MAX: usize = 100;
 
-/// The answer to `models`; today there is one model.
+/// The answer to `models`.
 #[derive(Serialize)]
 pub(crate) struct ModelsAnswer {
+    /// The ranker that the fold learns; there is one.
     models: [ModelDto; 1],
+    /// The trained versions that serve, by part.
+    serving: BTreeMap<&'static str, ServingDto>,
+    /// The latest training runs, the newest first.
+    runs: Vec<RunDto>,
+    /// What the trainer of the answering process does; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trainer: Option<TrainerDto>,
     /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
@@ -58,8 +68,18 @@ struct ThresholdDto {
     beta: f64,
 }
 
-/// Describes the model of a view.
-pub(crate) fn models(state: &State) -> ModelsAnswer {
+/// Describes the models of a view, and the trainer if the process has one.
+pub(crate) fn models(state: &State, trainer: Option<TrainerStatus>) -> ModelsAnswer {
+    ModelsAnswer {
+        models: [ranker(state)],
+        serving: serving(state),
+        runs: runs(state),
+        trainer: trainer.map(Into::into),
+        based_on_seq: state.applied().0,
+    }
+}
+
+fn ranker(state: &State) -> ModelDto {
     let predictor = &state.predictor;
     let weights = |step: StepKind| {
         let weights = predictor.logit.weights(step);
@@ -76,7 +96,7 @@ pub(crate) fn models(state: &State) -> ModelsAnswer {
     let mut thresholds: Vec<ThresholdDto> = judged.collect();
     thresholds.sort_by(|a, b| (b.alpha + b.beta).total_cmp(&(a.alpha + a.beta)).then_with(|| a.item.cmp(&b.item)));
     thresholds.truncate(THRESHOLDS_MAX);
-    let model = ModelDto {
+    ModelDto {
         version: predictor.logit.version(),
         serving: true,
         examples: predictor.logit.examples(),
@@ -85,6 +105,5 @@ pub(crate) fn models(state: &State) -> ModelsAnswer {
         scored: predictor.scores.total(),
         windows: WINDOWS.into_iter().map(window).collect(),
         thresholds,
-    };
-    ModelsAnswer { models: [model], based_on_seq: state.applied().0 }
+    }
 }

@@ -72,7 +72,9 @@ pub(super) struct StreamArguments {
     nats_server: PathBuf,
 }
 
-pub(super) async fn run(command: Command, config: Config, output: &Output) -> Outcome {
+pub(super) async fn run(command: Command, mut config: Config, output: &Output) -> Outcome {
+    // A training run beside a measurement would be measured.
+    config.trainer.enabled = false;
     let scratch = Scratch::new("bench")?;
     let path = scratch.path();
     let (name, cases) = match command {

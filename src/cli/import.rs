@@ -56,7 +56,10 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
     let bar = output.progress("importing", events.len() as u64);
     let counts = match &arguments.location.data {
         Some(directory) => {
-            let runtime = Runtime::start(&config.embedded_in(directory), clock).await?;
+            let mut config = config.embedded_in(directory);
+            // A training run would be stopped with the import; `pml train` or the server that starts next trains.
+            config.trainer.enabled = false;
+            let runtime = Runtime::start(&config, clock).await?;
             let counts = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
             runtime.settled().await;
             runtime.stop().await;

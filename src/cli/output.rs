@@ -60,6 +60,14 @@ impl Output {
         ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
     }
 
+    /// Prints a line about the progress to standard error, for people only.
+    pub(super) fn note(&self, text: &str) {
+        if !self.json {
+            // There is no way to report that standard error is closed.
+            drop(writeln!(std::io::stderr(), "{text}"));
+        }
+    }
+
     /// Prints an error with its causes.
     pub(super) fn failure(&self, error: &anyhow::Error) {
         let chain: Vec<String> = error.chain().map(ToString::to_string).collect();

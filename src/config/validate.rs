@@ -37,6 +37,7 @@ impl Config {
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
+        self.validate_trainer()?;
         if self.http.body_timeout_ms == 0 {
             let problem = "must be at least 1: no body could arrive in time".to_owned();
             return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
@@ -69,6 +70,22 @@ impl Config {
                 let problem = format!("hash of '{}' is not 64 hexadecimal digits; `pml key` prints it", key.name);
                 return Err(ConfigError::Value { key: "http.keys", problem });
             }
+        }
+        Ok(())
+    }
+    fn validate_trainer(&self) -> Result<(), ConfigError> {
+        let trainer = &self.trainer;
+        let positive = [
+            ("trainer.traces_min", trainer.traces_min),
+            ("trainer.after_traces", trainer.after_traces),
+            ("trainer.memory_mb", trainer.memory_mb),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
+        }
+        if !(trainer.core_share > 0.0 && trainer.core_share <= 1.0) {
+            let problem = "must be above 0 and at most 1: the share of one core".to_owned();
+            return Err(ConfigError::Value { key: "trainer.core_share", problem });
         }
         Ok(())
     }

@@ -57,15 +57,14 @@ pub struct Predictor {
 impl Predictor {
     /// The weights that rank a kind of step: those fitted by the trainer, or while none serve, those learnt in the fold.
     pub fn weights(&self, kind: StepKind) -> &[f64; SIGNALS] {
-        match self.parts.ranker() {
-            Some((_, fitted)) => fitted.weights(kind),
-            None => self.logit.weights(kind),
-        }
+        let fitted = self.parts.ranker().and_then(|(_, ranker)| ranker.next.as_ref());
+        fitted.map_or_else(|| self.logit.weights(kind), |fitted| fitted.of(kind))
     }
 
     /// The name of those weights.
     pub fn version(&self) -> String {
-        self.parts.ranker().map_or_else(|| self.logit.version(), |(version, _)| version.to_string())
+        let fitted = self.parts.ranker().filter(|(_, ranker)| ranker.next.is_some());
+        fitted.map_or_else(|| self.logit.version(), |(version, _)| version.to_string())
     }
 }
 

@@ -29,6 +29,7 @@ use super::state::State;
 use super::trained::{PIECE_BYTES, piece_count};
 pub use data::TrainingData;
 pub(crate) use data::tool_rows;
+pub use pml_model::{Stage, TrainError};
 
 /// What is trained, and how.
 #[derive(Clone, Debug)]

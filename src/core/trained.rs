@@ -61,6 +61,9 @@ impl StoredVersion {
     }
 }
 
+/// Pieces of parameters with their numbers.
+pub type NumberedPieces = Vec<(usize, Arc<[u8]>)>;
+
 /// The versions of one part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serving {
@@ -159,10 +162,10 @@ impl Trained {
     /// Restores what the accessors gave.
     pub fn from_rows(
         runs: impl IntoIterator<Item = TrainingRun>,
-        versions: impl IntoIterator<Item = (TrainingRun, Vec<(usize, Arc<[u8]>)>)>,
+        versions: impl IntoIterator<Item = (TrainingRun, NumberedPieces)>,
         serving: [Serving; ModelPart::ALL.len()],
     ) -> Self {
-        let version = |(run, pieces): (TrainingRun, Vec<(usize, Arc<[u8]>)>)| {
+        let version = |(run, pieces): (TrainingRun, NumberedPieces)| {
             let mut stored = StoredVersion::new(run);
             for (number, bytes) in pieces {
                 if let Some(slot) = stored.pieces.get_mut(number) {

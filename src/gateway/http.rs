@@ -8,6 +8,7 @@ mod body;
 mod dead;
 mod dto;
 mod error;
+mod models;
 mod openapi;
 mod predictions;
 mod publish;
@@ -35,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::publisher::Publisher;
 use crate::snapshot::Keeper;
 use crate::subject::Subjects;
+use crate::training::Trainer;
 use crate::views::{Latest, Views};
 
 pub use auth::{hash_key, new_key};
@@ -53,6 +55,7 @@ pub(crate) struct Gateway {
     pub(crate) log: SharedLog,
     pub(crate) dead: Arc<dyn DeadLetters>,
     pub(crate) snapshots: Arc<Keeper>,
+    pub(crate) trainer: Option<Trainer>,
     pub(crate) bus: SharedBus,
     pub(crate) subjects: Subjects,
     pub(crate) metrics: Arc<Metrics>,

@@ -17,9 +17,9 @@ mod own_rows;
 mod product;
 pub mod random;
 mod real;
+pub mod shgat;
 mod softmax;
 pub mod training;
-pub mod shgat;
 pub mod training_set;
 mod unit_rows;
 

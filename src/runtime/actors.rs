@@ -11,6 +11,7 @@ use crate::actors::measures::{self, MeasuresParts};
 use crate::actors::prediction::{self, PredictionParts};
 use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::trace::{self, TraceParts};
+use crate::actors::trainer::{self, TrainerParts};
 use crate::bus::{MemoryBus, SharedBus};
 use crate::config::{Config, Serve};
 use crate::core::graph::measures::Measures;
@@ -79,6 +80,7 @@ impl Runtime {
         if self.roles.contains(Role::Prediction) && config.prediction.serve != Serve::None {
             self.start_prediction(config);
         }
+        self.start_trainer(config);
     }
 
     fn start_execution(&mut self, config: &Config, limits: Arc<Limits>, address: AddressSender) {
@@ -138,6 +140,25 @@ impl Runtime {
             stop: self.stop.subscribe(),
         };
         self.supervise("prediction", Thread::Prediction, move || prediction::run(parts.clone()));
+    }
+
+    /// Starts the trainer, if this process has one. Only the holder of the lease trains.
+    fn start_trainer(&mut self, config: &Config) {
+        let Some(trainer) = self.trainer.clone() else { return };
+        let (lease, stop) = (self.leases.state(Role::Trainer), self.stop.subscribe());
+        let parts = TrainerParts {
+            log: Arc::clone(&self.log),
+            views: self.views.clone(),
+            clock: self.clock.clone(),
+            metrics: Arc::clone(&self.metrics),
+            trainer,
+            settings: config.trainer.clone(),
+            stop: stop.clone(),
+        };
+        self.supervise("trainer", Thread::Shared, move || {
+            let parts = parts.clone();
+            while_leased(lease.clone(), stop.clone(), move |end| trainer::run(TrainerParts { stop: end, ..parts.clone() }))
+        });
     }
 
     pub(super) fn start_snapshots(&mut self, config: &Config, last: Seq) {

@@ -116,7 +116,7 @@ impl Embedded {
 }
 
 fn config(settings: &[(&str, &str)]) -> Config {
-    let quick = [("TEMPLATES__PATH", ""), ("TRACE__SETTLE_MS", "20")];
+    let quick = [("TEMPLATES__PATH", ""), ("TRACE__SETTLE_MS", "20"), ("TRAINER__ENABLED", "false")];
     let named = |(name, value): &(&str, &str)| (format!("PML__{name}"), (*value).to_owned());
     Config::load(None, quick.iter().chain(settings).map(named)).unwrap()
 }

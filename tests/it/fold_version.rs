@@ -4,18 +4,21 @@
 //! The log is made here, from whole numbers, so that it is the same on every machine.
 
 use pml::core::event::{
-    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Kind, LogForked, StructureEdge, StructureNode,
-    ToolAnnotations, ToolRegistered,
+    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Kind, LogForked, ModelMetric, ModelPart, ModelRolledBack,
+    ModelTrained, ModelVersion, StructureEdge, StructureNode, ToolAnnotations, ToolRegistered,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{Callee, ExecutionId, Seq};
+use pml::core::predict::ranker::{NextWeights, RankerWeights};
+use pml::core::predict::signals::{Signal, StepKind};
 use pml::core::state::{FOLD, State};
 use pml::core::text::clauses;
+use pml::core::train::TrainedPart;
 
 use crate::given::{self, History};
 
 /// The fold version, and the digest of the log below under it.
-const PINNED: (u32, &str) = (1, "b7e03e7b730d8f248043fb18f618c9f8abc86ec5b30c5fa8848bb6212eb3b3d9");
+const PINNED: (u32, &str) = (2, "52bef9d58cd923e7300289ffa954a4b5d1d768ba73f3938eb80083b7959c795c");
 
 const TOOLS: usize = 24;
 const RUNS: u64 = 48;
@@ -185,9 +188,41 @@ fn history() -> History {
     let abandoned = history.state.executions.get(&stray).unwrap().complete(&stray, true);
     history.append(Event::TraceCompleted(abandoned));
     history.append(Event::LogForked(LogForked { parent_seq: Seq(7), parent_digest: "d".to_owned(), settings: Vec::new() }));
-    // Another model takes over.
+    // Another embedding model takes over.
     embed(&mut history, "new");
+    train(&mut history);
     history
+}
+
+/// A version of the ranker is trained and serves, then another, which is rolled back.
+fn train(history: &mut History) {
+    for weight in [0.25, 0.5] {
+        let first = Signal::ALL.map(|signal| signal.prior(StepKind::First) + weight);
+        let next = Some(NextWeights { first, later: Signal::ALL.map(|signal| signal.prior(StepKind::Later)) });
+        let bytes = RankerWeights { requires: Vec::new(), next, discover: None }.to_bytes();
+        let digest = blake3::hash(&bytes).to_hex().to_string();
+        let event = ModelTrained {
+            version: ModelVersion::new(ModelPart::Ranker, &digest),
+            parent: None,
+            seed: 1,
+            through_seq: history.state.applied(),
+            intents_end: history.state.memory.next_number(),
+            embedding_model: None,
+            examples: 10,
+            skipped: 0,
+            settings: Vec::new(),
+            metrics: vec![ModelMetric { name: "next.mrr".to_owned(), value: 0.5, n: 10 }],
+            digest,
+            size: bytes.len() as u64,
+            accepted: true,
+            reason: "better".to_owned(),
+        };
+        for event in (TrainedPart { event, bytes, retires: false }).events() {
+            history.append(event);
+        }
+    }
+    let to = history.state.trained.serving(ModelPart::Ranker).previous.clone();
+    history.append(Event::ModelRolledBack(ModelRolledBack { part: ModelPart::Ranker, to, reason: "worse".to_owned() }));
 }
 
 #[test]
@@ -218,5 +253,6 @@ fn the_pinned_log_covers_every_kind_of_event_and_every_part_of_the_state() {
     assert!(predictor.lessons.taken() > 50 && predictor.logit.examples() > 100, "{} lessons", predictor.lessons.taken());
     assert!(predictor.scores.total() > 30 && predictor.thresholds.iter().count() > 5);
     assert!(clauses(&intent(0)).len() > 1, "intents have clauses, whose vectors count too");
+    assert!(state.predictor.version().starts_with("ranker-") && state.trained.versions().count() == 2);
     assert_eq!(state.vectors.model().map(|model| &**model), Some("new"), "a model that took over serves");
 }

@@ -17,7 +17,7 @@ const READ_AND_PACK: [Call<'_>; 2] = [ok("read", "fs:read", &[]), ok("pack", "zi
 fn learned(notices: &[Notice]) -> Vec<CapabilityId> {
     let learned = |notice: &Notice| match notice {
         Notice::CapabilityLearned { capability } => Some(*capability),
-        Notice::EdgePromoted { .. } => None,
+        Notice::EdgePromoted { .. } | Notice::ModelPromoted { .. } | Notice::ModelRolledBack { .. } => None,
     };
     notices.iter().filter_map(learned).collect()
 }

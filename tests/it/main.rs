@@ -52,3 +52,5 @@ mod snapshot;
 mod snapshot_files;
 mod snapshot_serve;
 mod supervision;
+mod trainer;
+mod training;

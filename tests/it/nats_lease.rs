@@ -10,6 +10,7 @@ use crate::nats_serve::{eventually_async, json_of};
 use crate::nats_server::{NatsServer, connect, settings};
 use crate::run::whole;
 use crate::server::{Server, eventually, pml};
+use crate::trainer::{history, post, runs, trained_models};
 
 const LENGTH: Duration = Duration::from_secs(1);
 
@@ -132,4 +133,29 @@ fn who_waits_need_not_wait_for_the_lease_of_a_process_that_was_killed() {
     second.restart();
     let waited = until_it_takes_events(&second);
     assert!(waited < Duration::from_secs(10), "the same process took over after {waited:?}");
+}
+
+#[test]
+fn a_killed_trainer_is_replaced_and_nothing_is_recorded_twice() {
+    let nats = NatsServer::start();
+    let serve = |core_share: &str| {
+        let settings = [("NATS__LEASE_MS", "1000"), ("TRAINER__ENABLED", "true"), ("TRAINER__CORE_SHARE", core_share)];
+        Server::serving(&["--nats", &nats.url()], &settings)
+    };
+    let mut first = serve("0.0001");
+    first.accept(&history());
+    let second = serve("1.0");
+    eventually("a run under way", || {
+        first.ask("/v1/models")["trainer"]["running"]["epochs"].as_u64().filter(|epochs| *epochs > 0)
+    });
+    let (status, told) = post(&second, "/v1/models/train", &json!({}));
+    assert!(status == 409 && told["error"].as_str().unwrap().contains("'trainer' belongs to"), "{told}");
+    first.kill9();
+    let models = trained_models(&second);
+    let mut recorded: Vec<String> = runs(&models).iter().map(|run| run["version"].to_string()).collect();
+    let count = recorded.len();
+    recorded.sort();
+    recorded.dedup();
+    assert_eq!(recorded.len(), count, "{models}");
+    assert_eq!(second.settled_state()["duplicates"], 0);
 }

@@ -8,7 +8,15 @@ const SCOPES: [&str; 3] = ["publish", "query", "admin"];
 /// What is not listed here needs the scope query.
 const OPEN: [&str; 3] = ["GET /healthz", "GET /readyz", "GET /openapi.json"];
 const PUBLISH: [&str; 1] = ["POST /v1/events"];
-const ADMIN: [&str; 4] = ["POST /v1/snapshots", "GET /v1/backup", "GET /v1/dead", "POST /v1/dead/redrive"];
+const ADMIN: [&str; 7] = [
+    "POST /v1/snapshots",
+    "GET /v1/backup",
+    "GET /v1/dead",
+    "POST /v1/dead/redrive",
+    "POST /v1/models/train",
+    "POST /v1/models/rollback",
+    "POST /v1/models/{version}/promote",
+];
 
 /// A server with one key of each scope.
 fn guarded() -> (Server, [String; 3]) {
@@ -77,7 +85,7 @@ fn every_route_is_open_to_its_scope_alone_however_its_path_is_spelt() {
         for method in operations.as_object().unwrap().keys() {
             routes += 1;
             let route = format!("{} {pattern}", method.to_uppercase());
-            let path = pattern.replace("{execution}", "e1");
+            let path = pattern.replace("{execution}", "e1").replace("{version}", "head-0123456789ab");
             let check = |spelling: &str, routed: bool| {
                 for (scope, key) in &holders {
                     let answer = ask(&server, &agent, *key, method, spelling);

@@ -117,7 +117,8 @@ impl Server {
 
     fn build(program: fn() -> Command, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let quick = [("TRACE__SETTLE_MS", "20"), ("EXECUTION__REORDER_WAIT_MS", "200")];
+        // Tests count records, so nothing is trained unless a test asks for it.
+        let quick = [("TRACE__SETTLE_MS", "20"), ("EXECUTION__REORDER_WAIT_MS", "200"), ("TRAINER__ENABLED", "false")];
         let settings = quick.iter().chain(settings).map(|(name, value)| (format!("PML__{name}"), (*value).to_owned()));
         let settings: Vec<_> = settings.collect();
         let home = TempDir::new().unwrap();

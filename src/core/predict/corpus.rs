@@ -148,6 +148,36 @@ fn row(number: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::ToolRegistered;
+    use crate::id::ToolId;
+    use crate::tool::Tool;
+
+    #[test]
+    fn the_words_of_a_rebuilt_corpus_score_as_those_kept_up_to_date() {
+        let (mut tools, vectors) = (Tools::default(), Vectors::default());
+        let mut kept = Corpus::default();
+        for (tool, description) in [("s:a", "read a file"), ("s:b", "send mail"), ("s:a", "read mail"), ("s:c", "mail a file")]
+        {
+            let tool: ToolId = tool.parse().unwrap();
+            let before = tools.get(&tool).and_then(Tool::text);
+            tools.register(ToolRegistered {
+                tool: tool.clone(),
+                name: tool.to_string(),
+                description: description.to_owned(),
+                input_schema: None,
+                output_schema: None,
+                annotations: None,
+            });
+            let (position, now) = (tools.position(&tool).unwrap(), tools.get(&tool).and_then(Tool::text));
+            kept.set_tool_text(position, before.as_deref(), now.as_deref(), &vectors);
+        }
+        let rebuilt = Corpus::rebuild(&tools, &Memory::default(), &vectors);
+        for text in ["read the mail", "a file", "nothing of that"] {
+            assert_eq!(kept.tool_words(text), rebuilt.tool_words(text), "{text}");
+        }
+        let scores = kept.tool_words("file");
+        assert!(scores[0].abs() < 1e-9 && scores[2] > 0.0, "the text before does not count: {scores:?}");
+    }
 
     #[test]
     fn the_largest_are_kept_in_order_and_of_equals_the_first() {

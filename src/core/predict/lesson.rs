@@ -186,9 +186,11 @@ mod tests {
     use super::*;
     use crate::event::{EmbeddingComputed, Event, NewRecord, Record, ToolRegistered, TraceCompleted, TraceStep};
     use crate::id::{RecordId, Seq};
+    use crate::predict::signals::{SIGNALS, Signal};
     use crate::time::Timestamp;
 
     const TOOLS: [&str; 5] = ["s:a", "s:b", "s:c", "s:d", "s:e"];
+    const DESCRIPTIONS: [&str; 5] = ["read it all", "sort", "send as mail", "print on paper", "pack a box"];
     const RUNS: [(&str, &[usize]); 6] = [
         ("read it and mail it", &[0, 1, 2]),
         ("read it, then mail it", &[0, 1, 2]),
@@ -215,11 +217,11 @@ mod tests {
         state
     }
 
-    fn registered(tool: &str) -> Event {
+    fn registered(tool: &str, description: &str) -> Event {
         Event::ToolRegistered(ToolRegistered {
             tool: tool.parse().unwrap(),
             name: tool.to_owned(),
-            description: String::new(),
+            description: description.to_owned(),
             input_schema: None,
             output_schema: None,
             annotations: None,
@@ -270,7 +272,8 @@ mod tests {
     fn office(without: Option<usize>) -> State {
         let runs = RUNS.iter().enumerate().filter(|(number, _)| Some(*number) != without);
         let traces = runs.map(|(number, (intent, tools))| trace(number, intent, tools));
-        let events: Vec<Event> = TOOLS.iter().map(|tool| registered(tool)).chain(traces).collect();
+        let tools = TOOLS.iter().zip(DESCRIPTIONS).map(|(tool, description)| registered(tool, description));
+        let events: Vec<Event> = tools.chain(traces).collect();
         let wanted = fold(events.clone()).vectors.lacking("m", usize::MAX);
         fold(events.into_iter().chain(wanted.iter().map(|(_, text)| embedded(text))))
     }
@@ -307,6 +310,33 @@ mod tests {
     }
 
     #[test]
+    fn words_repeats_and_what_remains_are_seen_by_the_examples() {
+        let state = office(None);
+        let values_of = |intent: &str, step: usize, tool: u32| {
+            let number = state.memory.number(TextHash::compute(intent)).unwrap();
+            let excluded = Excluded { number: Some(number), sequences: state.memory.get(number).unwrap().sequences.clone() };
+            let vector = state.vectors.get(TextHash::compute(intent)).unwrap().to_vec();
+            let whole = AskedText { text: intent, vector: Some(&vector) };
+            let evidence = Evidence::compute(&state, whole, &[], &excluded);
+            let run = RUNS.iter().find(|run| run.0 == intent).unwrap().1;
+            let calls: Vec<Option<Node>> =
+                run[..step].iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
+            let chances = Chances::new(&state, &evidence, &calls, &excluded);
+            SignalInputs::new(&state, &evidence, &chances, None).values(Candidate::Call(Node::tool(tool)))
+        };
+        let at = |values: [f64; SIGNALS], signal: Signal| values[signal as usize];
+        assert!((at(values_of("pack", 0, 4), Signal::Words) - 1.0).abs() < 1e-6, "the only text with that word");
+        assert!(at(values_of("pack", 0, 0), Signal::Words).abs() < 1e-9);
+        assert!(at(values_of("pack and mail", 0, 2), Signal::Words) > 0.3);
+        let (again, other) = (values_of("pack", 2, 3), values_of("pack", 2, 4));
+        assert!((at(again, Signal::Repeat) - 1.0).abs() < 1e-9 && at(other, Signal::Repeat).abs() < 1e-9);
+        assert!((at(other, Signal::Used) - 1.0).abs() < 1e-9, "called, but not last");
+        // After `a`, runs with similar intents go on with `b`.
+        let (next, later) = (values_of("read it and mail it", 1, 1), values_of("read it and mail it", 1, 2));
+        assert!(at(next, Signal::MemoryRemaining) > at(later, Signal::MemoryRemaining) + 0.5);
+    }
+
+    #[test]
     fn lessons_grow_rare_as_traces_grow_many() {
         let mut lessons = LessonSchedule::default();
         let mut due_at = |traces: u64| {
@@ -319,7 +349,7 @@ mod tests {
             due
         };
         assert_eq!(due_at(200), 400);
-        assert_eq!(due_at(2_000) / 50, 11, "112 to come, and fewer than 256 each time there are e times as many traces");
+        assert_eq!(due_at(2_000) / 50, 10, "112 to come, and fewer than 256 each time there are e times as many traces");
         assert!((400..800).contains(&due_at(400_000)));
     }
 

@@ -2,44 +2,55 @@
 
 use super::signals::{SIGNALS, Signal, StepKind};
 use crate::event::ModelVersion;
-use crate::rank::blend::{self, DiscoverSignal, Weights};
+use crate::rank::blend::{DiscoverSignal, Weights};
 
 /// The first byte of the stored form. Another layout gets the next number.
 const FORMAT: u8 = 1;
 
-/// The weights of the signals of predict and discover.
+/// The weights of the signals of predict and discover; none where those found without the trainer answer as well.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankerWeights {
     /// The versions whose signals it weighs. It serves only while they do.
     pub requires: Vec<ModelVersion>,
-    /// For the first step of a run, in the order of [`Signal::ALL`].
+    pub next: Option<NextWeights>,
+    pub discover: Option<Weights>,
+}
+
+/// The weights of predict, in the order of [`Signal::ALL`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct NextWeights {
+    /// For the first step of a run.
     pub first: [f64; SIGNALS],
     /// For all later steps.
     pub later: [f64; SIGNALS],
-    pub discover: Weights,
 }
 
-impl RankerWeights {
-    /// The weights for a kind of step.
-    pub fn weights(&self, kind: StepKind) -> &[f64; SIGNALS] {
+impl NextWeights {
+    pub fn of(&self, kind: StepKind) -> &[f64; SIGNALS] {
         match kind {
             StepKind::First => &self.first,
             StepKind::Later => &self.later,
         }
     }
+}
 
-    /// The stored form: a format byte, the required versions, then named weights in four tables. Signals go by name, so that a program
-    /// with other signals can read it.
+impl RankerWeights {
+    /// The stored form: a format byte, the required versions, then for predict and for discover the number of tables (2 or 0) and
+    /// tables of named weights. Signals go by name, so that a program with other signals can read it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
         push_count(&mut bytes, self.requires.len());
         for version in &self.requires {
             push_text(&mut bytes, version.as_str());
         }
-        for table in [&self.first, &self.later] {
+        let next = self.next.iter().flat_map(|next| [&next.first, &next.later]).collect::<Vec<_>>();
+        push_count(&mut bytes, next.len());
+        for table in next {
             push_table(&mut bytes, Signal::ALL.iter().map(|signal| signal.name()).zip(table.iter().copied()));
         }
-        for table in [&self.discover.fresh, &self.discover.known] {
+        let discover = self.discover.iter().flat_map(|weights| [&weights.fresh, &weights.known]).collect::<Vec<_>>();
+        push_count(&mut bytes, discover.len());
+        for table in discover {
             push_table(&mut bytes, DiscoverSignal::ALL.iter().map(|signal| signal.name()).zip(table.iter().copied()));
         }
         bytes
@@ -51,23 +62,14 @@ impl RankerWeights {
         let mut reader = Reader(rest);
         let versions = reader.count()?;
         let requires = (0..versions).map(|_| reader.text()?.parse().ok()).collect::<Option<_>>()?;
-        let mut next = || {
-            let mut table = [0.0; SIGNALS];
-            for (name, weight) in reader.table()? {
-                table[Signal::ALL.iter().position(|signal| signal.name() == name)?] = weight;
-            }
-            Some(table)
+        let next = reader.tables(|name| Signal::ALL.iter().position(|signal| signal.name() == name))?;
+        let discover = reader.tables(|name| DiscoverSignal::ALL.iter().position(|signal| signal.name() == name))?;
+        let weights = Self {
+            requires,
+            next: next.as_chunks::<2>().0.first().map(|[first, later]| NextWeights { first: *first, later: *later }),
+            discover: discover.as_chunks::<2>().0.first().map(|[fresh, known]| Weights { fresh: *fresh, known: *known }),
         };
-        let (first, later) = (next()?, next()?);
-        let mut discover = || {
-            let mut table = [0.0; blend::SIGNALS];
-            for (name, weight) in reader.table()? {
-                table[DiscoverSignal::ALL.iter().position(|signal| signal.name() == name)?] = weight;
-            }
-            Some(table)
-        };
-        let discover = Weights { fresh: discover()?, known: discover()? };
-        (*format == FORMAT && reader.0.is_empty()).then_some(Self { requires, first, later, discover })
+        (*format == FORMAT && reader.0.is_empty()).then_some(weights)
     }
 }
 
@@ -107,14 +109,20 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(length)?).ok()
     }
 
-    fn table(&mut self) -> Option<Vec<(&'a str, f64)>> {
-        let rows = self.count()?;
-        let mut row = || {
+    /// Two tables or none. `position` gives the place of a signal.
+    fn tables<const N: usize>(&mut self, position: impl Fn(&str) -> Option<usize>) -> Option<Vec<[f64; N]>> {
+        let tables = self.count().filter(|tables| [0, 2].contains(tables))?;
+        (0..tables).map(|_| self.table(&position)).collect()
+    }
+
+    fn table<const N: usize>(&mut self, position: &impl Fn(&str) -> Option<usize>) -> Option<[f64; N]> {
+        let mut table = [0.0; N];
+        for _ in 0..self.count()? {
             let name = self.text()?;
             let weight = f64::from_le_bytes(self.take(8)?.try_into().ok()?);
-            weight.is_finite().then_some((name, weight))
-        };
-        (0..rows).map(|_| row()).collect()
+            table[position(name)?] = Some(weight).filter(|weight| weight.is_finite())?;
+        }
+        Some(table)
     }
 }
 
@@ -125,19 +133,18 @@ mod tests {
 
     #[test]
     fn bytes_convert_back_and_damage_is_noticed() {
-        let mut weights = RankerWeights {
-            requires: vec![ModelVersion::new(ModelPart::Head, "3fa2b1c4d5e6ab55")],
-            first: Signal::ALL.map(|signal| signal.prior(StepKind::First)),
-            later: Signal::ALL.map(|signal| signal.prior(StepKind::Later)),
-            discover: Weights::default(),
-        };
-        weights.later[3] = -0.25;
+        let [first, later] = StepKind::ALL.map(|kind| Signal::ALL.map(|signal| signal.prior(kind)));
+        let requires = vec![ModelVersion::new(ModelPart::Head, "3fa2b1c4d5e6ab55")];
+        let next = Some(NextWeights { first, later });
+        let weights = RankerWeights { requires, next, discover: Some(Weights::default()) };
+        let only = |weights: &RankerWeights| RankerWeights { next: None, ..weights.clone() };
+        assert_eq!(RankerWeights::from_bytes(&only(&weights).to_bytes()), Some(only(&weights)));
         let bytes = weights.to_bytes();
         assert_eq!(RankerWeights::from_bytes(&bytes), Some(weights));
         for length in 0..bytes.len() {
             assert_eq!(RankerWeights::from_bytes(&bytes[..length]), None, "{length}");
         }
-        let mut unknown = bytes.clone();
+        let mut unknown = bytes;
         let at = unknown.windows(10).position(|window| window == b"transition").unwrap();
         unknown[at] = b'x';
         assert_eq!(RankerWeights::from_bytes(&unknown), None);

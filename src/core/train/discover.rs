@@ -61,9 +61,10 @@ impl DiscoverFit {
         DiscoverVerdict { comparison, quality }
     }
 
-    /// The weights of the allowed signals.
-    pub(super) fn weights(&self) -> Weights {
-        choose(&self.examples.iter().map(|example| example.with(&self.allowed)).collect::<Vec<_>>())
+    /// The weights of the allowed signals; `None` if no part helps.
+    pub(super) fn weights(&self) -> Option<Weights> {
+        let helps = PART_SIGNALS.iter().any(|signal| self.allowed[*signal as usize]);
+        helps.then(|| choose(&self.examples.iter().map(|example| example.with(&self.allowed)).collect::<Vec<_>>()))
     }
 }
 

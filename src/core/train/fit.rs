@@ -2,6 +2,7 @@
 
 use super::examples::IntentExamples;
 use crate::predict::logit::{Example, Logit, OUTLIER, PRECISION, probabilities};
+use crate::predict::ranker::NextWeights;
 use crate::predict::signals::{SIGNALS, Signal, StepKind, Values};
 
 /// Newton steps; the loss is convex but for the weighting of outliers, and few are needed.
@@ -18,28 +19,12 @@ type Weights = [f64; SIGNALS];
 /// Which signals may have a weight.
 pub(super) type Allowed = [bool; SIGNALS];
 
-/// Weights for both kinds of steps.
-#[derive(Clone, Debug)]
-pub(super) struct StepWeights {
-    pub(super) first: Weights,
-    pub(super) later: Weights,
-}
-
-impl StepWeights {
-    pub(super) fn of(&self, kind: StepKind) -> &Weights {
-        match kind {
-            StepKind::First => &self.first,
-            StepKind::Later => &self.later,
-        }
-    }
-
-    /// Fits the weights to the examples of these intents. Signals that are not allowed get weight 0.
-    pub(super) fn fit<'a>(intents: impl Iterator<Item = &'a IntentExamples>, allowed: &Allowed) -> Self {
-        let examples: Vec<&Example> = intents.flat_map(|intent| &intent.steps).collect();
-        let of_kind = |kind| examples.iter().copied().filter(move |example| example.step == kind).collect::<Vec<_>>();
-        let [first, later] = StepKind::ALL.map(|kind| fit(&of_kind(kind), kind, allowed));
-        Self { first, later }
-    }
+/// Fits the weights to the examples of these intents. Signals that are not allowed get weight 0.
+pub(super) fn fit_weights<'a>(intents: impl Iterator<Item = &'a IntentExamples>, allowed: &Allowed) -> NextWeights {
+    let examples: Vec<&Example> = intents.flat_map(|intent| &intent.steps).collect();
+    let of_kind = |kind| examples.iter().copied().filter(move |example| example.step == kind).collect::<Vec<_>>();
+    let [first, later] = StepKind::ALL.map(|kind| fit(&of_kind(kind), kind, allowed));
+    NextWeights { first, later }
 }
 
 /// What weights reach on the examples of one intent: means over its steps.
@@ -56,7 +41,7 @@ pub(super) fn cross_validated(intents: &[IntentExamples], allowed: &Allowed) -> 
     let mut scores = vec![IntentScore::default(); intents.len()];
     for fold in 0..FOLDS {
         let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
-        let weights = StepWeights::fit(others, allowed);
+        let weights = fit_weights(others, allowed);
         for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
             scores[at] = score(intent, |example| *weights.of(example.step));
         }

@@ -1,7 +1,8 @@
 //! The gate: whether a challenger is better than what serves, by a paired test on intents that neither was fitted to.
 
-/// Standard errors by which the mean difference must exceed 0: about one chance in twenty that noise alone does.
-const SIGNIFICANT: f64 = 1.645;
+/// Standard errors by which the mean difference must exceed 0: one chance in a hundred that noise alone does. A run makes several
+/// comparisons, so one in twenty would let noise in too often.
+const SIGNIFICANT: f64 = 2.326;
 /// Intents that a comparison needs, at least.
 pub(super) const INTENTS_MIN: usize = 12;
 

@@ -72,7 +72,7 @@ fn train_head(
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
     let settings = &settings.head;
-    let (head, report) = IntentHead::train(&data.set, settings, seed, observe)?;
+    let (trained, report) = IntentHead::train(&data.set, settings, seed, observe)?;
     if report.epochs > 0 {
         let parts = (CROSS_FIT_PARTS, report.epochs);
         IntentHead::cross_fit(&data.set, settings, parts, seed, observe, &mut |run, scores| held.add_head(run, scores))?;
@@ -89,7 +89,7 @@ fn train_head(
         part: ModelPart::Head,
         signals: &[Signal::IntentHead],
         discover: &[DiscoverSignal::Head],
-        bytes: head.to_bytes(),
+        bytes: trained.to_bytes(),
         report,
         settings: named(settings),
         failure: None,

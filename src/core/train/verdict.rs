@@ -4,7 +4,7 @@ use super::TrainedPart;
 use super::baselines::BASELINES;
 use super::discover::{DiscoverFit, DiscoverVerdict};
 use super::examples::IntentExamples;
-use super::fit::{Allowed, IntentScore, StepWeights, cross_validated, online_cross_validated, score};
+use super::fit::{Allowed, IntentScore, cross_validated, fit_weights, online_cross_validated, score};
 use super::gate::{INTENTS_MIN, Paired};
 use super::run::{Challenger, TrainingResult};
 use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
@@ -23,7 +23,8 @@ const PART_SIGNALS: [Signal; 5] =
 
 /// What the gate found out about one part.
 struct PartVerdict {
-    helps: bool,
+    helps_next: bool,
+    helps_discover: bool,
     reason: String,
     metrics: Vec<ModelMetric>,
 }
@@ -69,19 +70,27 @@ impl TrainingResult<'_> {
         for challenger in &self.challengers {
             verdicts.push(self.judge(challenger, &mut allowed, &mut scores, discover.as_mut()));
         }
-        let helpful = || self.challengers.iter().zip(&verdicts).filter(|(_, verdict)| verdict.helps);
-        let requires = helpful().map(|(challenger, _)| challenger.version()).collect();
-        let ranker = self.fit_ranker(requires, &allowed, discover.as_ref());
-        let (accepted, reason) = self.judge_ranker(&scores);
+        let (next_accepted, next_reason) = self.judge_ranker(&scores);
+        let accepted = |verdict: &PartVerdict| (verdict.helps_next && next_accepted) || verdict.helps_discover;
+        let served = self.challengers.iter().zip(&verdicts).filter(|(_, verdict)| accepted(verdict));
+        let ranker = RankerWeights {
+            requires: served.map(|(challenger, _)| challenger.version()).collect(),
+            next: next_accepted.then(|| fit_weights(self.examples.iter(), &allowed)),
+            discover: discover.as_ref().and_then(DiscoverFit::weights),
+        };
+        let ranker_accepted = next_accepted || ranker.discover.is_some();
         let mut metrics = mean_metrics("next.with_parts", &scores);
         metrics.extend(self.baseline_metrics());
-        let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), accepted, reason.clone(), metrics);
+        let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
         let part = |(challenger, verdict): (&Challenger, PartVerdict)| {
-            let because =
-                if verdict.helps && !accepted { format!("the ranker with it was refused: {reason}") } else { verdict.reason };
-            let mut part =
-                self.trained(challenger.part, challenger.bytes.clone(), verdict.helps && accepted, because, verdict.metrics);
-            part.retires = accepted && !verdict.helps && self.state.trained.current(challenger.part).is_some();
+            let accepted = accepted(&verdict);
+            let reason = if verdict.helps_next && !accepted {
+                format!("the ranker with it was refused: {next_reason}")
+            } else {
+                verdict.reason
+            };
+            let mut part = self.trained(challenger.part, challenger.bytes.clone(), accepted, reason, verdict.metrics);
+            part.retires = ranker_accepted && !accepted && self.state.trained.current(challenger.part).is_some();
             part.event.settings.clone_from(&challenger.settings);
             part.event.examples = challenger.report.examples as u64;
             part.event.skipped = challenger.report.skipped as u64;
@@ -109,7 +118,7 @@ impl TrainingResult<'_> {
                 (None, Some(_)) => "training did not improve it on held-out runs".to_owned(),
                 (None, None) => format!("fewer than {INTENTS_MIN} distinct intents with vectors"),
             };
-            return PartVerdict { helps: false, reason, metrics };
+            return PartVerdict { helps_next: false, helps_discover: false, reason, metrics };
         }
         let mut with = *allowed;
         for signal in challenger.signals {
@@ -133,13 +142,7 @@ impl TrainingResult<'_> {
             metrics.push(metric("discover.quality.without", quality[1], n));
             reason = format!("{reason}; discover: recall@5 + reciprocal rank {mean:+.4} +- {error:.4} on {n} intents");
         }
-        PartVerdict { helps: helps_next || helps_discover, reason, metrics }
-    }
-
-    fn fit_ranker(&self, requires: Vec<ModelVersion>, allowed: &Allowed, discover: Option<&DiscoverFit>) -> RankerWeights {
-        let StepWeights { first, later } = StepWeights::fit(self.examples.iter(), allowed);
-        let discover = discover.map_or_else(Default::default, DiscoverFit::weights);
-        RankerWeights { requires, first, later, discover }
+        PartVerdict { helps_next, helps_discover, reason, metrics }
     }
 
     /// Whether the ranker that was cross-validated to `scores` is better than what serves and not worse than the baselines.
@@ -202,7 +205,7 @@ impl TrainingResult<'_> {
             seed: self.seed,
             through_seq: self.state.applied(),
             intents_end: self.state.memory.next_number(),
-            embedding_model: self.state.vectors.model().map(|model| model.to_string()),
+            embedding_model: self.state.vectors.model().map(ToString::to_string),
             examples: self.examples.len() as u64,
             skipped: 0,
             settings: Vec::new(),

@@ -14,10 +14,11 @@ use crate::ask::catalogue::Refused;
 use crate::bus::BusError;
 use crate::config::Scope;
 use crate::core::redact::Redactor;
-use crate::log::ReadError;
+use crate::log::{AppendError, ReadError};
 use crate::publisher::PublishError;
 use crate::publisher::RedriveError;
 use crate::snapshot::SnapshotError;
+use crate::training::ChangeError;
 
 /// The `Retry-After` of temporary errors, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -37,6 +38,10 @@ pub(crate) enum ApiError {
     ForeignHost(&'static str),
     #[error("{0}")]
     NotFound(String),
+    #[error("{0}")]
+    Conflict(String),
+    #[error(transparent)]
+    ModelChange(#[from] ChangeError),
     #[error("no such operation: {0}; GET /openapi.json lists them")]
     NoSuchMethod(String),
     #[error("body: is larger than {max} bytes (http.body_bytes_max)")]
@@ -57,6 +62,8 @@ pub(crate) enum ApiError {
     Stopping,
     #[error("cannot read the log")]
     Read(#[from] ReadError),
+    #[error("the change was not recorded")]
+    Append(#[from] AppendError),
     #[error(transparent)]
     Redrive(#[from] RedriveError),
     #[error("{}", snapshot_problem(.0))]
@@ -89,17 +96,22 @@ impl ResponseError for ApiError {
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::ModelChange(error) if error.is_unknown() => StatusCode::NOT_FOUND,
             Self::NoSuchMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => StatusCode::CONFLICT,
+            Self::Conflict(_) | Self::ModelChange(_) | Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => {
+                StatusCode::CONFLICT
+            }
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Publish(PublishError::Full(_)) | Self::Redrive(RedriveError::Publish(PublishError::Full(_))) => {
-                StatusCode::INSUFFICIENT_STORAGE
+            Self::Append(AppendError::Full { .. })
+            | Self::Publish(PublishError::Full(_))
+            | Self::Redrive(RedriveError::Publish(PublishError::Full(_))) => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Publish(_) | Self::Redrive(_) | Self::Bus(_) | Self::Append(_) | Self::Stopping => {
+                StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::Publish(_) | Self::Redrive(_) | Self::Bus(_) | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

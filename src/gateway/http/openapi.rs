@@ -77,8 +77,9 @@ fn publish_answer() -> Value {
 /// Returns all paths, with the scope that each operation needs.
 fn paths() -> Value {
     let mut paths = resources();
-    if let (Value::Object(paths), Value::Object(questions)) = (&mut paths, questions()) {
+    if let (Value::Object(paths), Value::Object(questions), Value::Object(models)) = (&mut paths, questions(), models()) {
         paths.extend(questions);
+        paths.extend(models);
     }
     for RouteEntry { method, path, access, .. } in routes::table() {
         let operation = paths.get_mut(path).and_then(|path| path.get_mut(method.as_str().to_ascii_lowercase()));
@@ -122,7 +123,6 @@ fn questions() -> Value {
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
             "item": {"type": "string", "description": "A tool, capability:ID or done; the first outcome if left out."},
         }), &[])},
-        "/v1/models": {"get": get("The model that predicts: version, weights, and the results of its predictions", &[])},
         "/v1/predictions": {"get": get("The predictions after each step of open executions, as server-sent events (event: prediction)", &[
             parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
         ])},
@@ -137,6 +137,43 @@ fn questions() -> Value {
             "min_score": {"type": "number", "default": 0.0},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
         }), &["intent"]))},
+    })
+}
+
+fn models() -> Value {
+    let parts = json!({"type": "array", "items": {"enum": ["head", "encoder", "shgat", "ranker"]}});
+    let mut train = ask(
+        "Train now; requests that come while a run is under way are merged into the next",
+        &json!({
+            "parts": parts, "seed": {"type": "integer", "description": "Derived from the last record if left out."},
+        }),
+        &[],
+    );
+    train["responses"] = json!({
+        "202": {"description": "Taken; the run is over when trainer.answered of GET /v1/models has reached the number in `request`"},
+        "409": failed("This process does not train, and which one may"),
+    });
+    let mut rollback = ask(
+        "Return a part to the version that served before, or to none",
+        &json!({
+            "part": {"enum": ["head", "encoder", "shgat", "ranker"]},
+        }),
+        &["part"],
+    );
+    rollback["responses"] = json!({"200": {"description": "It serves"}, "409": failed("No version of the part serves")});
+    json!({
+        "/v1/models": {"get": get("What predicts: weights and their results, the trained versions that serve, the latest training runs, the run under way", &[])},
+        "/v1/models/train": {"post": train},
+        "/v1/models/rollback": {"post": rollback},
+        "/v1/models/{version}/promote": {"post": {
+            "summary": "Make a trained version serve",
+            "parameters": [parameter("version", "path", "string", "As GET /v1/models lists it")],
+            "responses": {
+                "200": {"description": "It serves"},
+                "404": failed("No such version is known"),
+                "409": failed("It serves already, the gate refused it, or its parameters are no longer kept"),
+            },
+        }},
     })
 }
 

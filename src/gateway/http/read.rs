@@ -1,4 +1,4 @@
-//! Read requests about tools, capabilities, the graph, traces, models, state and health, answered from the newest view.
+//! Read requests about tools, capabilities, the graph, traces, state and health, answered from the newest view.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Path, Query};
@@ -8,7 +8,6 @@ use super::Gateway;
 use super::dto::TraceDto;
 use super::error::ApiError;
 use crate::ask::catalogue::{self, GraphQuery, Page};
-use crate::ask::models::models as known_models;
 use crate::core::id::ExecutionId;
 use crate::lease::LeaseState;
 use crate::log::Condition;
@@ -36,10 +35,6 @@ pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<
         Some(open) => Ok(HttpResponse::Ok().json(TraceDto::open(&execution, open))),
         None => Err(ApiError::NotFound(format!("no execution '{execution}' is open or among the latest traces"))),
     }
-}
-
-pub(super) async fn models(gateway: Data<Gateway>) -> HttpResponse {
-    HttpResponse::Ok().json(known_models(&gateway.views.current()))
 }
 
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {

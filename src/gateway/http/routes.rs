@@ -6,7 +6,7 @@ use actix_web::middleware::from_fn;
 use actix_web::{Route, web};
 
 use super::auth::{self, Access};
-use super::{ask, backup, dead, error, openapi, predictions, publish, read, related, snapshots, stream};
+use super::{ask, backup, dead, error, models, openapi, predictions, publish, read, related, snapshots, stream};
 use crate::config::Scope;
 
 const OPEN: Access = Access::Open;
@@ -39,7 +39,10 @@ pub(super) fn table() -> Vec<RouteEntry> {
         post("/v1/discover", QUERY, web::to(ask::discover)),
         post("/v1/predict", QUERY, web::to(ask::predict)),
         post("/v1/explain", QUERY, web::to(ask::explain)),
-        get("/v1/models", QUERY, web::to(read::models)),
+        get("/v1/models", QUERY, web::to(models::list)),
+        post("/v1/models/train", ADMIN, web::to(models::train)),
+        post("/v1/models/rollback", ADMIN, web::to(models::roll_back)),
+        post("/v1/models/{version}/promote", ADMIN, web::to(models::promote)),
         post("/v1/search_tools", QUERY, web::to(ask::search_tools)),
         post("/v1/search_capabilities", QUERY, web::to(ask::search_capabilities)),
         get("/v1/predictions", QUERY, web::to(predictions::stream)),

@@ -31,7 +31,7 @@ const QUESTIONS: [(&str, Answer); 10] = [
     ("discover", |context, asked| Ok(json!(context.asker.discover(question(asked)?)?))),
     ("predict", |context, asked| Ok(json!(context.asker.predict(question(asked)?)?))),
     ("explain", |context, asked| Ok(json!(context.asker.explain(question(asked)?)?))),
-    ("models", |context, _| Ok(json!(models(&context.views.current())))),
+    ("models", |context, _| Ok(json!(models(&context.views.current(), None)))),
     ("search_tools", |context, asked| Ok(json!(context.asker.search_tools(question(asked)?)?))),
     ("search_capabilities", |context, asked| Ok(json!(context.asker.search_capabilities(question(asked)?)?))),
     ("tools", |context, asked| catalogue::tools(&context.views.current(), &question(asked)?)),

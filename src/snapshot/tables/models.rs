@@ -11,7 +11,7 @@ use super::super::error::Unreadable;
 use crate::core::event::{Event, Kind, ModelPart, ModelVersion, codec};
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::core::trained::{Serving, Trained, TrainingRun};
+use crate::core::trained::{NumberedPieces, Serving, Trained, TrainingRun};
 
 pub(in super::super) const TRAINING_RUNS: &str = "training_runs";
 pub(in super::super) const MODEL_PARAMETERS: &str = "model_parameters";
@@ -103,10 +103,10 @@ pub(in super::super) fn read_models(runs: &TableRows, parameters: &TableRows) ->
 }
 
 /// The pieces by version, each with its number.
-fn read_pieces(rows: &TableRows) -> Result<BTreeMap<String, Vec<(usize, Arc<[u8]>)>>, Unreadable> {
+fn read_pieces(rows: &TableRows) -> Result<BTreeMap<String, NumberedPieces>, Unreadable> {
     let versions = rows.column::<LargeStringArray>("version")?;
     let (numbers, bytes) = (rows.column::<UInt32Array>("piece")?, rows.column::<LargeBinaryArray>("bytes")?);
-    let mut pieces: BTreeMap<String, Vec<(usize, Arc<[u8]>)>> = BTreeMap::new();
+    let mut pieces: BTreeMap<String, NumberedPieces> = BTreeMap::new();
     for row in 0..rows.len() {
         let piece = (numbers.value(row) as usize, bytes.value(row).into());
         pieces.entry(versions.value(row).to_owned()).or_default().push(piece);
