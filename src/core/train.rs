@@ -16,6 +16,7 @@ mod fit;
 mod gate;
 mod run;
 mod shgat;
+mod switch;
 mod verdict;
 
 use std::ops::ControlFlow;
@@ -29,7 +30,9 @@ use super::state::State;
 use super::trained::{PIECE_BYTES, piece_count};
 pub use data::TrainingData;
 pub(crate) use data::tool_rows;
+pub use pml_model::shgat::Switches;
 pub use pml_model::{Stage, TrainError};
+pub use switch::Switch;
 
 /// What is trained, and how.
 #[derive(Clone, Debug)]

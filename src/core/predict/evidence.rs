@@ -164,7 +164,18 @@ impl Evidence {
         }
         let similar_tools = similar_tools(&whole, &clauses, &words);
         let votes = votes(&near);
-        Self { votes, near, whole, clauses, words, clause_words, similar_tools, vectors: None, head: Vec::new(), target: TargetScores::default() }
+        Self {
+            votes,
+            near,
+            whole,
+            clauses,
+            words,
+            clause_words,
+            similar_tools,
+            vectors: None,
+            head: Vec::new(),
+            target: TargetScores::default(),
+        }
     }
 
     /// The share of the near past intents that used each node, in node order.

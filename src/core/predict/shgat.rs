@@ -72,3 +72,6 @@ pub(crate) fn scorer(graph: &CapabilityGraph, parameters: &Parameters, switches:
     };
     Scorer::new(&graph.graph, &enriched, &graph.features, &parameters, switches)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,11 +8,13 @@ use super::data::TrainingData;
 use super::discover::DiscoverFit;
 use super::examples::{Held, IntentExamples};
 use super::shgat::{Failure, ShgatRuns};
+use super::switch::Switch;
 use super::{TrainObserver, TrainProgress, TrainSettings};
 use crate::event::ModelPart;
 use crate::predict::signals::Signal;
 use crate::rank::blend::DiscoverSignal;
 use crate::state::State;
+use crate::trained::PARAMETERS_MAX;
 
 /// Parts into which the intents are divided, so that each is scored by a part that has not seen it.
 const CROSS_FIT_PARTS: usize = 4;
@@ -138,6 +140,10 @@ fn train_shgat(
 ) -> Result<Challenger, TrainError> {
     let settings = &settings.shgat;
     let (bytes, report, failure) = match ShgatRuns::new(state, data, settings, seed).train(observe, held) {
+        Ok((bytes, report)) if bytes.len() as u64 > PARAMETERS_MAX => {
+            let reason = format!("its parameters take {} bytes, more than the {PARAMETERS_MAX} that are kept", bytes.len());
+            (Vec::new(), report, Some(reason))
+        }
         Ok((bytes, report)) => (bytes, report, None),
         Err(Failure::Training(error)) => return Err(error),
         Err(Failure::Hypergraph(error)) => (Vec::new(), Report::default(), Some(error.to_string())),
@@ -149,8 +155,8 @@ fn train_shgat(
         ("epochs_max", settings.epochs.to_string()),
         ("failure_weight", settings.failure_weight.to_string()),
         ("calibration", settings.calibration.to_string()),
-        ("message_passing", settings.switches.message_passing.to_string()),
-        ("priorities", settings.switches.priorities.to_string()),
+        ("patience", settings.patience.to_string()),
+        ("without", Switch::names_off(&settings.switches)),
     ];
     Ok(Challenger {
         part: ModelPart::Shgat,

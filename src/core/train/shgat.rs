@@ -130,15 +130,8 @@ impl<'a> ShgatRuns<'a> {
         stage: Stage,
         observe: &mut Observe<'_>,
     ) -> Result<Trained, Failure> {
-        let part = |fold: &'_ Fold| Part {
-            graph: &fold.graph.graph,
-            vectors: &fold.graph.vectors,
-            features: &fold.graph.features,
-            intents: &self.data.set.texts,
-            traces: &fold.traces,
-        };
         let (parts, validation): (Vec<Part<'_>>, Vec<Part<'_>>) =
-            (folds.iter().map(part).collect(), validation.iter().map(part).collect());
+            (folds.iter().map(|fold| self.part(fold)).collect(), validation.iter().map(|fold| self.part(fold)).collect());
         let settings = Settings { epochs, ..self.settings };
         let start = Parameters::new(Shape::new(self.data.set.tools.ncols(), HEADS), 0);
         let trained = train(&parts, &validation, start, priorities, &settings, &mut |at| {
@@ -146,6 +139,11 @@ impl<'a> ShgatRuns<'a> {
             observe(Progress { stage, epoch: at.epoch + 1, epochs_max: epochs, loss: at.loss, validation })
         });
         if trained.interrupted { Err(TrainError::Stopped.into()) } else { Ok(trained) }
+    }
+
+    fn part<'b>(&'b self, fold: &'b Fold) -> Part<'b> {
+        let Fold { graph: CapabilityGraph { graph, vectors, features, .. }, traces } = fold;
+        Part { graph, vectors, features, intents: &self.data.set.texts, traces }
     }
 
     /// The folds of the intents that `wanted` accepts, each with the hypergraph of the others.

@@ -18,8 +18,7 @@ use crate::text::clauses;
 use crate::vectors::TextHash;
 
 /// Signals of trained parts: each may have a weight only if its part is accepted.
-const PART_SIGNALS: [Signal; 5] =
-    [Signal::IntentHead, Signal::Recurrent, Signal::TargetMass, Signal::Hyperpath, Signal::Shgat];
+const PART_SIGNALS: [Signal; 5] = [Signal::IntentHead, Signal::Recurrent, Signal::TargetMass, Signal::Hyperpath, Signal::Shgat];
 
 /// What the gate found out about one part.
 struct PartVerdict {
@@ -112,7 +111,7 @@ impl TrainingResult<'_> {
         for (name, value) in [("validation.before", report.validation_before), ("validation.after", report.validation)] {
             metrics.extend(value.map(|value| metric(name, f64::from(value), report.examples)));
         }
-        if report.epochs == 0 {
+        if report.epochs == 0 || challenger.failure.is_some() {
             let reason = match (&challenger.failure, report.validation_before) {
                 (Some(failure), _) => failure.clone(),
                 (None, Some(_)) => "training did not improve it on held-out runs".to_owned(),
@@ -238,11 +237,7 @@ fn served_examples(state: &State, number: u64) -> IntentExamples {
     let calls: Vec<Option<Node>> =
         entry.sequences.last().map(|sequence| sequence.calls.iter().copied().map(Some).collect()).unwrap_or_default();
     let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(&intent), &calls[..step])?))).collect();
-    let scores = HeldOutScores {
-        head: parts.head_scores(state, &intent),
-        target: parts.target_scores(state, &intent),
-        next,
-    };
+    let scores = HeldOutScores { head: parts.head_scores(state, &intent), target: parts.target_scores(state, &intent), next };
     IntentExamples { number, steps: examples(state, number, entry, scores) }
 }
 

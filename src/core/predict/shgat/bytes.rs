@@ -52,12 +52,8 @@ impl ShgatModel {
         let length = reader.number()?;
         let mut parameters = Parameters::from_bytes(reader.take(length)?).ok()?;
         let dim = parameters.shape().dim;
-        let tool = |[page_rank, cooccurrence, recency]: [f32; 3]| ToolFeatures {
-            page_rank,
-            adamic_adar: 0.0,
-            cooccurrence,
-            recency,
-        };
+        let tool =
+            |[page_rank, cooccurrence, recency]: [f32; 3]| ToolFeatures { page_rank, adamic_adar: 0.0, cooccurrence, recency };
         let tools = reader.number()?;
         let tools: Vec<ToolFeatures> = (0..tools).map(|_| reader.values().map(tool)).collect::<Option<_>>()?;
         let (mut graph, mut positions) = (Hypergraph::new(tools.len()), Vec::new());
