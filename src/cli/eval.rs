@@ -42,8 +42,8 @@ pub(super) struct Arguments {
     /// Cross-validate over the traces of this file, by their field `fold`, instead of using --train and --test
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
-    /// Leave a trained part out (head, encoder or shgat), or a part of SHGAT (message_passing, priorities, semantic, structure or
-    /// temporal); may be given several times
+    /// Leave a trained part out (`head`, `encoder`, `shgat`), or a part of SHGAT (`message_passing`, `priorities`, `semantic`,
+    /// `structure`, `temporal`); may be given several times
     #[arg(long, value_name = "PART")]
     without: Vec<Without>,
     /// Answer without training the model

@@ -171,7 +171,7 @@ impl<'a> ShgatRuns<'a> {
             succeeded: self.data.set.runs[run].succeeded,
         };
         let traces = self.runs.iter().enumerate().filter(|(_, (_, intent))| own(*intent)).map(trace).collect();
-        Ok(Fold { traces, graph })
+        Ok(Fold { graph, traces })
     }
 
     /// Scores the intents of a fold that give examples.

@@ -84,9 +84,9 @@ impl CapabilityGraph {
             }
             rows.insert(position, row);
             positions[row].push(position);
-            let (used, sum) = &all.capabilities[&position];
-            uses[row].count += used.count;
-            uses[row].last = uses[row].last.max(used.last);
+            let (own, sum) = &all.capabilities[&position];
+            uses[row].count += own.count;
+            uses[row].last = uses[row].last.max(own.last);
             add(&mut sums[row], sum);
         }
         let features = Features { tools: tool_features(&all), capabilities: capability_features(&uses, &all.numbers) };
