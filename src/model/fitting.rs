@@ -1,5 +1,6 @@
 //! The training loop of every trained part: epochs chosen on held-out runs, then all runs; and cross-fitting.
 
+use crate::random::Random;
 use crate::training::{
     Observer, Progress, Report, Split, Stage, TrainError, cross_fit_splits, observe, usable_runs, validation_splits,
 };
@@ -10,8 +11,23 @@ pub(crate) trait Fitting {
     /// What it becomes.
     type Part;
 
+    fn schedule(&mut self) -> &mut Schedule;
+
+    /// Moves the parameters by one step for a batch of runs. Returns the mean loss of the batch before the step.
+    fn update(&mut self, runs: &[usize]) -> f32;
+
     /// Visits every run once, in a random order. Returns the mean loss.
-    fn train_epoch(&mut self) -> f32;
+    #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
+    fn train_epoch(&mut self) -> f32 {
+        let order = self.schedule().shuffled();
+        let batch = self.schedule().batch_len();
+        let mut total = 0.0;
+        for runs in order.chunks(batch) {
+            total += self.update(runs) * runs.len() as f32;
+        }
+        self.schedule().epoch += 1;
+        total / order.len().max(1) as f32
+    }
 
     /// The part as it would be served: rounded to the stored form.
     fn part(&self) -> Self::Part;
@@ -28,14 +44,41 @@ pub(crate) struct Limits {
     pub(crate) patience: usize,
 }
 
-/// An epoch has at least as many updates, unless that makes the batches too small.
-const UPDATES_MIN: usize = 20;
-/// The smallest batch that such a number of updates may lead to.
-const BATCH_MIN: usize = 32;
+/// The runs of a fit, the order of visits, and how far it has come.
+pub(crate) struct Schedule {
+    runs: Vec<usize>,
+    batch_max: usize,
+    epochs_max: usize,
+    epoch: usize,
+    pub(crate) random: Random,
+}
 
-/// Runs per update: `most`, and fewer on a small set.
-pub(crate) fn batch_len(runs: usize, most: usize) -> usize {
-    (runs / UPDATES_MIN).max(BATCH_MIN).min(most).max(1)
+impl Schedule {
+    /// An epoch has at least as many updates, unless that makes the batches too small.
+    const UPDATES_MIN: usize = 20;
+    /// The smallest batch that such a number of updates may lead to.
+    const BATCH_MIN: usize = 32;
+
+    pub(crate) fn new(runs: Vec<usize>, batch_max: usize, epochs_max: usize, random: Random) -> Self {
+        Self { runs, batch_max, epochs_max, epoch: 0, random }
+    }
+
+    fn shuffled(&mut self) -> Vec<usize> {
+        let mut order = self.runs.clone();
+        self.random.shuffle(&mut order);
+        order
+    }
+
+    /// Runs per update: `batch_max`, and fewer on a small set.
+    fn batch_len(&self) -> usize {
+        (self.runs.len() / Self::UPDATES_MIN).max(Self::BATCH_MIN).min(self.batch_max).max(1)
+    }
+
+    /// The learning rate of this epoch: it falls linearly from that of the first to a tenth after the last possible epoch.
+    #[expect(clippy::cast_precision_loss, reason = "counts of epochs")]
+    pub(crate) fn learning_rate(&self, first: f32) -> f32 {
+        first * (1.0 - 0.9 * self.epoch as f32 / self.epochs_max.max(1) as f32)
+    }
 }
 
 /// Trains a part. `start` makes an untrained one for the runs it gets.

@@ -32,4 +32,11 @@ impl TrainingSet {
     pub fn dim(&self) -> usize {
         self.tools.ncols()
     }
+
+    /// The vectors of a run's intent and of its clauses.
+    pub(crate) fn intent_of(&self, run: usize) -> (&[f32], Vec<&[f32]>) {
+        let text = |row: usize| self.texts.row(row).to_slice().expect("texts are stored row by row");
+        let run = &self.runs[run];
+        (text(run.intent), run.clauses.iter().map(|clause| text(*clause)).collect())
+    }
 }

@@ -7,7 +7,7 @@ use super::parameters::{DECAYS, Parameters, Sizes};
 use super::{Encoder, Next};
 use crate::adam::{Adam, Rate};
 use crate::columns::{ALL_TOOLS_MAX, Columns};
-use crate::fitting::{self, Limits};
+use crate::fitting::{self, Limits, Schedule};
 use crate::measure::place_of;
 use crate::own_rows::OwnRows;
 use crate::random::Random;
@@ -64,15 +64,13 @@ impl EncoderSettings {
 pub(super) struct Fitting<'a> {
     set: &'a TrainingSet,
     settings: &'a EncoderSettings,
-    runs: Vec<usize>,
+    schedule: Schedule,
     own: OwnRows,
     /// All tools as columns, unless there are too many.
     columns: Option<Columns<f32>>,
     parameters: Parameters<f32>,
     gradient: Parameters<f32>,
     adam: Vec<Adam>,
-    random: Random,
-    epoch: usize,
 }
 
 impl<'a> Fitting<'a> {
@@ -83,30 +81,14 @@ impl<'a> Fitting<'a> {
         let mut random = Random::new(seed);
         let parameters = Parameters::start(sizes, &mut random);
         let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
-        Self { set, settings, runs, own, columns, parameters, gradient: Parameters::zeros(sizes), adam, random, epoch: 0 }
+        let schedule = Schedule::new(runs, settings.batch, settings.epochs_max, random);
+        Self { set, settings, schedule, own, columns, parameters, gradient: Parameters::zeros(sizes), adam }
     }
 
-    fn update(&mut self, runs: &[usize]) -> f32 {
-        let sampled;
-        let columns = if let Some(all) = &self.columns {
-            all
-        } else {
-            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.random);
-            &sampled
-        };
-        let mut batch = Batch::new(self.set, runs, columns, self.settings);
-        batch.drop_out(self.settings.dropout, self.settings.units, &mut self.random);
-        let loss = loss(&self.parameters, &batch, columns, &mut self.gradient);
-        self.move_parameters();
-        loss
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "counts of epochs")]
     fn move_parameters(&mut self) {
         let square: f32 = self.gradient.groups().into_iter().flatten().map(|value| value * value).sum();
         let shrink = (self.settings.gradient_max / square.sqrt().max(f32::MIN_POSITIVE)).min(1.0);
-        let remaining = 1.0 - 0.9 * self.epoch as f32 / self.settings.epochs_max.max(1) as f32;
-        let learning_rate = self.settings.learning_rate * remaining;
+        let learning_rate = self.schedule.learning_rate(self.settings.learning_rate);
         let groups = self.parameters.groups_mut().into_iter().zip(self.gradient.groups_mut());
         for (((parameters, gradient), adam), decays) in groups.zip(&mut self.adam).zip(DECAYS) {
             *gradient *= shrink;
@@ -121,16 +103,23 @@ impl<'a> Fitting<'a> {
 impl fitting::Fitting for Fitting<'_> {
     type Part = Encoder;
 
-    #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
-    fn train_epoch(&mut self) -> f32 {
-        let mut order = self.runs.clone();
-        self.random.shuffle(&mut order);
-        let mut total = 0.0;
-        for runs in order.chunks(fitting::batch_len(order.len(), self.settings.batch)) {
-            total += self.update(runs) * runs.len() as f32;
-        }
-        self.epoch += 1;
-        total / self.runs.len().max(1) as f32
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
+    }
+
+    fn update(&mut self, runs: &[usize]) -> f32 {
+        let sampled;
+        let columns = if let Some(all) = &self.columns {
+            all
+        } else {
+            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.schedule.random);
+            &sampled
+        };
+        let mut batch = Batch::new(self.set, runs, columns, self.settings);
+        batch.drop_out(self.settings.dropout, self.settings.units, &mut self.schedule.random);
+        let loss = loss(&self.parameters, &batch, columns, &mut self.gradient);
+        self.move_parameters();
+        loss
     }
 
     fn part(&self) -> Encoder {
@@ -163,9 +152,8 @@ impl fitting::Fitting for Fitting<'_> {
 pub(super) fn predict_runs(encoder: &Encoder, set: &TrainingSet, runs: &[usize], visit: &mut dyn FnMut(usize, usize, &Next)) {
     let tools = encoder.tool_rows(set.tools.view());
     for run in runs {
-        let row = |row: usize| set.texts.row(row).to_slice().expect("texts are stored row by row");
-        let clauses: Vec<&[f32]> = set.runs[*run].clauses.iter().map(|clause| row(*clause)).collect();
-        let mut state = encoder.start(row(set.runs[*run].intent), &clauses);
+        let (whole, clauses) = set.intent_of(*run);
+        let mut state = encoder.start(whole, &clauses);
         visit(*run, 0, &encoder.next(&state, &tools));
         for (position, call) in set.runs[*run].calls.iter().enumerate() {
             encoder.advance(&mut state, *call, &tools);

@@ -6,7 +6,7 @@ use super::parameters::Parameters;
 use super::{IntentHead, Scores};
 use crate::adam::{Adam, Rate};
 use crate::columns::{ALL_TOOLS_MAX, Columns};
-use crate::fitting::{self, Limits};
+use crate::fitting::{self, Limits, Schedule};
 use crate::measure::ndcg_at_5;
 use crate::own_rows::{OwnRows, distinct};
 use crate::random::Random;
@@ -58,15 +58,13 @@ impl HeadSettings {
 pub(super) struct Fitting<'a> {
     set: &'a TrainingSet,
     settings: &'a HeadSettings,
-    runs: Vec<usize>,
+    schedule: Schedule,
     own: OwnRows,
     /// All tools as columns, unless there are too many.
     columns: Option<Columns<f32>>,
     parameters: Parameters<f32>,
     gradient: Parameters<f32>,
     adam: Vec<Adam>,
-    random: Random,
-    epoch: usize,
 }
 
 impl<'a> Fitting<'a> {
@@ -76,23 +74,30 @@ impl<'a> Fitting<'a> {
         let parameters = Parameters::start(set.dim(), own.len());
         let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
         let gradient = Parameters::zeros(set.dim(), own.len());
-        Self { set, settings, runs, own, columns, parameters, gradient, adam, random: Random::new(seed), epoch: 0 }
+        let schedule = Schedule::new(runs, settings.batch, settings.epochs_max, Random::new(seed));
+        Self { set, settings, schedule, own, columns, parameters, gradient, adam }
+    }
+}
+
+impl fitting::Fitting for Fitting<'_> {
+    type Part = IntentHead;
+
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "counts of epochs")]
     fn update(&mut self, runs: &[usize]) -> f32 {
         let sampled;
         let columns = if let Some(all) = &self.columns {
             all
         } else {
-            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.random);
+            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.schedule.random);
             &sampled
         };
         let mut batch = Batch::new(self.set, runs, columns, self.settings);
-        batch.drop_out(self.settings.dropout, &mut self.random);
+        batch.drop_out(self.settings.dropout, &mut self.schedule.random);
         let loss = loss(&self.parameters, &batch, columns, self.settings.binary_share, &mut self.gradient);
-        let remaining = 1.0 - 0.9 * self.epoch as f32 / self.settings.epochs_max.max(1) as f32;
-        let learning_rate = self.settings.learning_rate * remaining;
+        let learning_rate = self.schedule.learning_rate(self.settings.learning_rate);
         let decays = [true, true, true, true, false, false];
         let groups = self.parameters.groups_mut().into_iter().zip(self.gradient.groups());
         for (((parameters, gradient), adam), decays) in groups.zip(&mut self.adam).zip(decays) {
@@ -101,23 +106,6 @@ impl<'a> Fitting<'a> {
         }
         loss
     }
-}
-
-impl fitting::Fitting for Fitting<'_> {
-    type Part = IntentHead;
-
-    #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
-    fn train_epoch(&mut self) -> f32 {
-        let mut order = self.runs.clone();
-        self.random.shuffle(&mut order);
-        let mut total = 0.0;
-        for runs in order.chunks(fitting::batch_len(order.len(), self.settings.batch)) {
-            total += self.update(runs) * runs.len() as f32;
-        }
-        self.epoch += 1;
-        total / self.runs.len().max(1) as f32
-    }
-
     fn part(&self) -> IntentHead {
         IntentHead { parameters: self.parameters.rounded(), own: self.own.clone() }
     }
@@ -138,9 +126,8 @@ fn validate(head: &IntentHead, set: &TrainingSet, runs: &[usize]) -> f32 {
 
 pub(super) fn score_runs(head: &IntentHead, set: &TrainingSet, runs: &[usize], visit: &mut dyn FnMut(usize, &Scores)) {
     let rows = head.tool_rows(set.tools.view());
-    let row = |row: usize| set.texts.row(row).to_slice().expect("texts are stored row by row");
     for run in runs {
-        let clauses: Vec<&[f32]> = set.runs[*run].clauses.iter().map(|clause| row(*clause)).collect();
-        visit(*run, &head.logits(row(set.runs[*run].intent), &clauses, &rows));
+        let (whole, clauses) = set.intent_of(*run);
+        visit(*run, &head.logits(whole, &clauses, &rows));
     }
 }
