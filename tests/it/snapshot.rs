@@ -56,6 +56,8 @@ fn check_same(state: &State, expected: &State, records: &[Record]) {
 }
 
 proptest! {
+    // A case folds its history up to nine times.
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn a_state_goes_through_snapshots_at_any_place_unchanged(records in history(), cuts in vec(any::<Index>(), 1..4)) {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(records.len() + 1)).collect();
