@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::core::event::{Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, ToolRegistered};
-use crate::core::id::{RecordId, ToolId};
+use crate::core::id::{RecordId, TEXT_ID_LEN_MAX, ToolId};
 use crate::core::time::Timestamp;
 
 pub use export::{ExportCounts, Exporter};
@@ -33,8 +33,17 @@ pub enum DatasetError {
         #[source]
         source: std::io::Error,
     },
-    #[error("{file} line {line}: {problem}")]
-    Line { file: String, line: usize, problem: String },
+    #[error(transparent)]
+    Line(#[from] BrokenLine),
+}
+
+/// A line that cannot be used, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{file} line {line}: {problem}")]
+pub struct BrokenLine {
+    file: String,
+    line: usize,
+    problem: String,
 }
 
 /// One line of `tools.jsonl`. Other members are ignored.
@@ -73,6 +82,8 @@ struct StepLine {
 pub struct Dataset {
     pub tools: Vec<NewRecord>,
     pub traces: Vec<TraceLine>,
+    /// The lines that are not a tool or a trace.
+    pub skipped: Vec<BrokenLine>,
 }
 
 impl Dataset {
@@ -82,37 +93,47 @@ impl Dataset {
             let path = directory.join(file);
             std::fs::read_to_string(&path).map_err(|source| DatasetError::Read { path, source })
         };
-        Self::parse(&read(TOOLS)?, &read(traces)?, traces, now)
+        Ok(Self::parse(&read(TOOLS)?, &read(traces)?, traces, now))
     }
 
     /// The dataset shipped with the program.
     pub fn demo(now: Timestamp) -> Self {
-        Self::parse(DEMO_TOOLS, DEMO_TRAIN, TRAIN, now).expect("the shipped traces are well-formed")
+        Self::parse(DEMO_TOOLS, DEMO_TRAIN, TRAIN, now)
     }
 
-    fn parse(tools: &str, traces: &str, traces_file: &str, now: Timestamp) -> Result<Self, DatasetError> {
-        let tools = lines(TOOLS, tools)?
-            .into_iter()
-            .map(|(line, tool): (usize, ToolLine)| tool.into_event(now).map_err(|problem| broken(TOOLS, line, problem)))
-            .collect::<Result<_, _>>()?;
-        let traces: Vec<TraceLine> = lines(traces_file, traces)?
-            .into_iter()
-            .map(|(line, trace): (usize, TraceLine)| {
-                // Ids are checked here, where the line number is known, so that later conversions to events cannot fail.
-                trace.events(now).map(|_| trace).map_err(|problem| broken(traces_file, line, problem))
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { tools, traces })
+    fn parse(tools: &str, traces: &str, traces_file: &str, now: Timestamp) -> Self {
+        let mut skipped = Vec::new();
+        let tools = checked_lines(TOOLS, tools, &mut skipped, |tool: ToolLine| tool.into_event(now));
+        // Ids are checked here, where the line number is known, so that later conversions to events cannot fail.
+        let check = |trace: TraceLine| {
+            let trace = trace.with_short_id();
+            trace.events(now).map(|_| trace)
+        };
+        let traces = checked_lines(traces_file, traces, &mut skipped, check);
+        Self { tools, traces, skipped }
+    }
+
+    /// The same, or the first line that is not a tool or a trace: a measure on a part of a dataset would be that of another dataset.
+    pub fn complete(mut self) -> Result<Self, DatasetError> {
+        if self.skipped.is_empty() { Ok(self) } else { Err(self.skipped.swap_remove(0).into()) }
     }
 }
 
-fn broken(file: &str, line: usize, problem: impl ToString) -> DatasetError {
-    DatasetError::Line { file: file.to_owned(), line, problem: problem.to_string() }
-}
-
-fn lines<T: for<'a> Deserialize<'a>>(file: &str, text: &str) -> Result<Vec<(usize, T)>, DatasetError> {
-    let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.trim().is_empty());
-    numbered.map(|(at, line)| Ok((at, serde_json::from_str(line).map_err(|error| broken(file, at, error))?))).collect()
+/// What `check` makes of every line; what it refuses goes to `skipped`.
+fn checked_lines<L: for<'a> Deserialize<'a>, T>(
+    file: &str,
+    text: &str,
+    skipped: &mut Vec<BrokenLine>,
+    check: impl Fn(L) -> Result<T, String>,
+) -> Vec<T> {
+    let mut kept = Vec::new();
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match serde_json::from_str(line).map_err(|error| error.to_string()).and_then(&check) {
+            Ok(checked) => kept.push(checked),
+            Err(problem) => skipped.push(BrokenLine { file: file.to_owned(), line: at + 1, problem }),
+        }
+    }
+    kept
 }
 
 /// Ids are derived from the content, not from the time of the import, so that importing twice adds nothing.
@@ -184,6 +205,15 @@ impl TraceLine {
         let (done, open) = self.steps.split_at(at);
         let is_done = |on: &String| done.iter().any(|step| step.id == *on);
         open.iter().filter(move |step| step.depends_on.iter().all(is_done)).filter_map(|step| step.tool_id.parse().ok())
+    }
+
+    /// The same trace; an id that is only too long is replaced by one derived from it.
+    fn with_short_id(self) -> Self {
+        if self.trace_id.len() <= TEXT_ID_LEN_MAX {
+            return self;
+        }
+        let short = RecordId::derived(Timestamp::from_micros(0), &["trace_id", &self.trace_id]);
+        self.renamed(short.to_string())
     }
 
     /// The same trace with another id: one more run of the same procedure.

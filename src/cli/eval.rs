@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     }
     let clock = Clock::system();
     let began = clock.now();
-    let load = |file: &str| -> anyhow::Result<Dataset> { Ok(Dataset::load(&directory, file, START)?) };
+    let load = |file: &str| -> anyhow::Result<Dataset> { Ok(Dataset::load(&directory, file, START)?.complete()?) };
     let learnt_from = load(folds.as_deref().unwrap_or(&train))?;
     let tools = learnt_from.tools;
     let splits = match &folds {

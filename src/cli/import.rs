@@ -25,6 +25,8 @@ use crate::runtime::Runtime;
 const CHUNK_EVENTS: usize = 500;
 /// Requests under way at once.
 const CHUNKS_IN_FLIGHT: usize = 8;
+/// Lines and refusals shown to people, at most.
+const SHOWN_MAX: usize = 10;
 
 #[derive(Args)]
 pub(super) struct ImportArguments {
@@ -49,9 +51,13 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
     let clock = Clock::system();
     let dataset = Dataset::load(&arguments.directory, &arguments.traces, clock.now())?;
     let traces = dataset.traces.len();
+    let skipped: Vec<String> = dataset.skipped.iter().map(ToString::to_string).collect();
+    for line in skipped.iter().take(SHOWN_MAX) {
+        output.say(format!("skipped: {line}"));
+    }
     let events = dataset_events(dataset, &clock);
     if let Some(urls) = &arguments.location.nats {
-        return enqueue(urls, traces, &events, &config, output).await;
+        return enqueue(urls, (traces, skipped), &events, &config, output).await;
     }
     let bar = output.progress("importing", events.len() as u64);
     let counts = match &arguments.location.data {
@@ -69,22 +75,30 @@ pub(super) async fn import(arguments: ImportArguments, config: Config, output: &
     };
     bar.finish_and_clear();
     output.json(&json!({
-        "traces": traces, "accepted": counts.accepted, "duplicate": counts.duplicate, "refused": counts.refused.len(), "errors": counts.refused,
+        "traces": traces, "accepted": counts.accepted, "duplicate": counts.duplicate, "refused": counts.refused.len(),
+        "errors": counts.refused, "skipped": skipped,
     }));
-    for refused in counts.refused.iter().take(10) {
+    for refused in counts.refused.iter().take(SHOWN_MAX) {
         output.say(format!("refused: {refused}"));
     }
     output.say(format!(
-        "{traces} traces: {} events accepted, {} already known, {} refused",
+        "{traces} traces: {} events accepted, {} already known, {} refused; {} lines skipped",
         counts.accepted,
         counts.duplicate,
-        counts.refused.len()
+        counts.refused.len(),
+        skipped.len()
     ));
-    Ok(if counts.refused.is_empty() { 0 } else { 3 })
+    Ok(if counts.refused.is_empty() && skipped.is_empty() { 0 } else { 3 })
 }
 
 /// Puts the events on the work queue, as an agent on NATS would. The process that reads the queue admits or refuses them.
-async fn enqueue(urls: &str, traces: usize, events: &[NewRecord], config: &Config, output: &Output) -> Outcome {
+async fn enqueue(
+    urls: &str,
+    (traces, skipped): (usize, Vec<String>),
+    events: &[NewRecord],
+    config: &Config,
+    output: &Output,
+) -> Outcome {
     let nats = connect(urls, config).await?;
     nats.provision(&config.dead).await.map_err(anyhow::Error::from)?;
     let bar = output.progress("importing", events.len() as u64);
@@ -95,10 +109,13 @@ async fn enqueue(urls: &str, traces: usize, events: &[NewRecord], config: &Confi
     }
     bar.finish_and_clear();
     let Queued { queued, duplicate } = total;
-    output.json(&json!({"traces": traces, "queued": queued, "duplicate": duplicate}));
-    output.say(format!("{traces} traces: {queued} events put on the work queue, {duplicate} already there"));
+    output.json(&json!({"traces": traces, "queued": queued, "duplicate": duplicate, "skipped": skipped}));
+    output.say(format!(
+        "{traces} traces: {queued} events put on the work queue, {duplicate} already there; {} lines skipped",
+        skipped.len()
+    ));
     output.say("the process with the role 'execution' reads them; `pml dead list` shows the events it refuses");
-    Ok(0)
+    Ok(if skipped.is_empty() { 0 } else { 3 })
 }
 
 /// Returns the events of a dataset: the tools, then every trace as an agent would publish it.

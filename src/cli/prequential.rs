@@ -68,9 +68,9 @@ async fn ask_all(prequential: &mut Prequential<'_>, directory: &Path, config: &C
         Ok(true)
     };
     if directory.join(TOOLS).exists() {
-        let mut dataset = Dataset::load(directory, TRAIN, START)?;
+        let mut dataset = Dataset::load(directory, TRAIN, START)?.complete()?;
         if directory.join(TEST).exists() {
-            dataset.traces.extend(Dataset::load(directory, TEST, START)?.traces);
+            dataset.traces.extend(Dataset::load(directory, TEST, START)?.complete()?.traces);
         }
         dataset_records(dataset, START).try_for_each(|record| ask(record).map(|_: bool| ()))?;
     } else if directory.join(MANIFEST).exists() {

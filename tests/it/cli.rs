@@ -1,6 +1,7 @@
 //! The command line: what it prints for programs, and its exit codes.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -66,9 +67,9 @@ pub(crate) fn write_dataset(directory: &Path, traces: usize) {
     let failed = json!([{"id": "s1", "tool_id": "net:fetch", "depends_on": [], "success": false}]);
     let failed = json!({"trace_id": "failed", "intent": "fetch a page", "steps": failed, "success": false});
     let lines = |values: Vec<Value>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    std::fs::create_dir_all(directory).unwrap();
-    std::fs::write(directory.join("tools.jsonl"), lines(vec![tool("fs:read"), tool("fs:write")])).unwrap();
-    std::fs::write(directory.join("traces_train.jsonl"), lines((0..traces).map(trace).chain([failed]).collect())).unwrap();
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join("tools.jsonl"), lines(vec![tool("fs:read"), tool("fs:write")])).unwrap();
+    fs::write(directory.join("traces_train.jsonl"), lines((0..traces).map(trace).chain([failed]).collect())).unwrap();
 }
 
 /// How many tools, capabilities, edges and traces a fold of the directory's log gives.
@@ -93,7 +94,7 @@ fn events_are_published_from_flags_files_and_standard_input() {
     let flags = run(0, &[&["publish", "--kind", "execution.started", "--body", &body], &url[..]].concat());
     assert_eq!(counts(&flags), [1, 0, 0]);
     let file = home.path().join("events.ndjson");
-    std::fs::write(&file, format!("{}\n{}\n", step("e1", "s1", "fs:read", &[]), finished("e1"))).unwrap();
+    fs::write(&file, format!("{}\n{}\n", step("e1", "s1", "fs:read", &[]), finished("e1"))).unwrap();
     let from_file = |code| run(code, &[&["publish", text(&file)], &url[..]].concat());
     assert_eq!(counts(&from_file(0)), [2, 0, 0]);
     assert_eq!(counts(&from_file(0)), [0, 2, 0], "the same file again is the same events");
@@ -137,12 +138,41 @@ fn an_import_done_twice_is_done_once() {
     let (dataset, data) = (home.path().join("dataset"), home.path().join("data"));
     write_dataset(&dataset, 20);
     let import = || run(0, &["import", text(&dataset), "--data", text(&data)]).json();
-    let expected = |accepted: u64, duplicate: u64| json!({"traces": 21, "accepted": accepted, "duplicate": duplicate, "refused": 0, "errors": []});
+    let expected = |accepted: u64, duplicate: u64| json!({"traces": 21, "accepted": accepted, "duplicate": duplicate, "refused": 0, "errors": [], "skipped": []});
     assert_eq!(import(), expected(85, 0));
     let first = learnt(&data);
     assert_eq!(import(), expected(0, 85));
     assert_eq!(learnt(&data), first);
     assert_eq!(first[3], 21);
+}
+
+#[test]
+fn an_import_skips_lines_that_are_not_traces_and_learns_the_rest() {
+    let home = TempDir::new().unwrap();
+    let (dataset, data) = (home.path().join("dataset"), home.path().join("data"));
+    write_dataset(&dataset, 3);
+    let path = dataset.join("traces_train.jsonl");
+    let mut lines: Vec<String> = fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
+    let trace: Value = serde_json::from_str(&lines[0]).unwrap();
+    let with = |member: &str, value: Value| {
+        let mut trace = trace.clone();
+        trace[member] = value;
+        trace.to_string()
+    };
+    let long = with("trace_id", json!("t".repeat(138)));
+    lines.extend([long, with("trace_id", json!("a b")), "{".to_owned(), with("steps", json!(7))]);
+    fs::write(&path, lines.join("\n")).unwrap();
+    let done = run(3, &["import", text(&dataset), "--data", text(&data)]).json();
+    assert_eq!((&done["traces"], &done["refused"]), (&json!(5), &json!(0)), "{done}");
+    let skipped: Vec<&str> = done["skipped"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    for (line, (number, problem)) in
+        skipped.iter().zip([(6, "trace_id: contains ' '"), (7, "EOF"), (8, "invalid type: integer `7`")])
+    {
+        assert!(line.starts_with(&format!("traces_train.jsonl line {number}: ")) && line.contains(problem), "{line}");
+    }
+    assert_eq!((skipped.len(), learnt(&data)[3]), (3, 5));
+    let evaluated = run(1, &["eval", text(&dataset)]).json();
+    assert!(evaluated["error"].as_str().unwrap().contains("traces_train.jsonl line 6: "), "{evaluated}");
 }
 
 #[test]
@@ -290,5 +320,5 @@ fn the_demo_learns_what_is_shipped_and_leaves_nothing_behind() {
     let learnt = ended.json();
     assert_eq!((ended.code, &learnt["traces"]), (0, &json!(3_027)), "{learnt}");
     assert!(learnt["tools"].as_u64().unwrap() >= 260 && learnt["capabilities"].as_u64().unwrap() > 500, "{learnt}");
-    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }
