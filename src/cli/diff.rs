@@ -53,6 +53,9 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 
 /// Returns the states at two moments, in either order, from one pass over the log.
 async fn states(source: &Source, moments: [Moment; 2]) -> anyhow::Result<[State; 2]> {
+    for moment in moments {
+        source.check(moment).await?;
+    }
     let mut state = source.starting_state(moments[0].seq_lower_bound().min(moments[1].seq_lower_bound())).await;
     let mut found: [Option<State>; 2] = [None, None];
     let folding = source.visit(state.applied(), |record| {

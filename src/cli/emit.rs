@@ -38,6 +38,10 @@ pub(super) async fn run(source: &Source, emission: Emission<'_>, config: &Config
     if servers.is_empty() {
         return Err(anyhow::anyhow!("name the NATS servers to publish to with --bus").into());
     }
+    source.check(emission.to).await?;
+    if let Moment::At(_) = emission.from {
+        source.check(emission.from).await?;
+    }
     let nats = connect(&servers, config).await?;
     let client = nats.client().clone();
     let after = if let Moment::At(seq) = emission.from { Seq(seq.0.saturating_sub(1)) } else { Seq::ZERO };

@@ -97,6 +97,7 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
         None => None,
     };
     let source = Source::open(&arguments.location, config).await?;
+    source.check(arguments.to).await?;
     let reading = source.visit(Seq(arguments.from.saturating_sub(1)), |record| {
         if !arguments.to.includes(&record) {
             return Ok(false);

@@ -74,6 +74,7 @@ async fn rebuild(source: &Source, to: Moment, target: &Path, config: &Config, ou
 
 /// Copies the records up to a moment into a data directory that is being built.
 pub(super) async fn copy(source: &Source, to: Moment, into: &mut Rebuild, output: &Output) -> anyhow::Result<()> {
+    source.check(to).await?;
     let bar = output.progress("writing", source.tail()?.0);
     let copying = source.walk(Seq::ZERO, async |record| {
         let included = to.includes(&record);

@@ -185,6 +185,9 @@ async fn verify(arguments: &VerifyArguments, config: Config, output: &Output) ->
     if let (Some(seq), true) = (arguments.seq, wanted.is_empty()) {
         return Err(SnapshotError::Unknown(Seq(seq)).into());
     }
+    if wanted.is_empty() {
+        return Err(no_snapshot(&store).into());
+    }
     let bar = output.progress("verifying", wanted.len() as u64);
     let mut reports = Vec::new();
     for seq in wanted {
@@ -219,12 +222,16 @@ async fn verify_one(store: &Store, seq: Seq) -> Result<Value, SnapshotError> {
     }
 }
 
+fn no_snapshot(store: &Store) -> anyhow::Error {
+    anyhow::anyhow!("{store} holds no snapshot; `pml snapshot create` takes one")
+}
+
 async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) -> Outcome {
     let to = arguments.to.as_ref().map(|place| Store::at(place, &config)).transpose()?;
     let store = open_store(arguments.store.data.as_deref(), arguments.store.store.as_deref(), config)?;
     let newest = store.positions().await?.last().copied();
     let Some(seq) = arguments.seq.map(Seq).or(newest) else {
-        return Err(anyhow::anyhow!("{store} holds no snapshot; `pml snapshot create` takes one").into());
+        return Err(no_snapshot(&store).into());
     };
     if !store.positions().await?.contains(&seq) {
         return Err(SnapshotError::Unknown(seq).into());

@@ -65,8 +65,31 @@ impl Source {
         }
     }
 
+    /// Fails if the log does not reach as far as the moment, or begins after it.
+    pub(super) async fn check(&self, moment: Moment) -> anyhow::Result<()> {
+        match moment {
+            Moment::At(seq) => {
+                let tail = self.tail()?;
+                anyhow::ensure!(seq <= tail, "position {seq} is beyond the end of the log; its last record is {tail}");
+            }
+            Moment::Time(time) => {
+                let mut first = None;
+                self.visit(Seq::ZERO, |record| {
+                    first = Some(record.recorded_at);
+                    Ok(false)
+                })
+                .await?;
+                let first = first.ok_or_else(|| anyhow::anyhow!("{time}: the log is empty"))?;
+                anyhow::ensure!(first <= time, "{time} is before the beginning of the log; its first record is of {first}");
+            }
+            Moment::Now => {}
+        }
+        Ok(())
+    }
+
     /// Folds the state at a moment.
     pub(super) async fn state(&self, at: Moment) -> anyhow::Result<State> {
+        self.check(at).await?;
         let mut state = self.starting_state(at.seq_lower_bound()).await;
         let begin = state.applied();
         let fold = |record: Record| {

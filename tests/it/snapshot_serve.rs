@@ -180,7 +180,8 @@ fn a_server_killed_while_it_takes_or_restores_a_snapshot_never_has_a_wrong_state
         let (applied, digest) = (state["applied_seq"].as_u64().unwrap(), state["digest"].as_str().unwrap());
         assert_eq!(clean_digest(&server.data(), applied), digest, "life {life}: a wrong state (answered: {answered})");
         let (code, report) = snapshot_command(&["verify"], &server.data());
-        assert_eq!(code, Some(0), "life {life}: {report}");
+        let none_yet = report["error"].as_str().is_some_and(|error| error.contains("holds no snapshot"));
+        assert!(code == Some(0) || none_yet, "life {life}: {report}");
         server.restart();
     }
     println!("{LIVES} lives, {interrupted} snapshots interrupted, {restored} starts from a snapshot");
