@@ -11,10 +11,12 @@ mod bounded;
 pub(crate) mod catalogue;
 mod child;
 mod connection;
+mod direct;
 mod expand;
 mod hub;
 mod keeper;
 mod outcome;
+mod probe;
 mod server;
 pub mod servers_file;
 mod suspicious;
@@ -34,8 +36,10 @@ use crate::core::tool::Tool;
 use crate::log::{AppendError, append_patiently};
 use crate::metrics::ByTool;
 use crate::recorder;
+pub use direct::Direct;
 pub(crate) use hub::{Hub, HubParts};
 pub use outcome::outcome_value;
+pub use probe::{Probe, ProbeError, probe};
 use server::Server;
 pub use server::ServerState;
 use servers_file::ServersFileError;
@@ -59,7 +63,9 @@ pub enum CallError {
     Elsewhere(Option<String>),
     #[error("the server '{server}' is not connected: {problem}")]
     NotConnected { server: String, problem: String },
-    #[error("the server '{server}' has {max} calls under way or waiting, the limit (upstream.waiting_max); try again in a moment")]
+    #[error(
+        "the server '{server}' has {max} calls under way or waiting, the limit (upstream.waiting_max); try again in a moment"
+    )]
     Busy { server: String, max: usize },
     /// The call may have had its effect.
     #[error("'{tool}' did not answer within {} ms", .limit.as_millis())]
@@ -263,7 +269,8 @@ impl Upstreams {
 
 fn status(server: &Server, view: &State, here: bool) -> ServerStatus {
     let live = server.live.borrow().clone();
-    let of_server = || view.tools.iter().filter(|tool| tool.id.server() == server.name && !tool.removed && !server.has_disabled(&tool.id));
+    let of_server =
+        || view.tools.iter().filter(|tool| tool.id.server() == server.name && !tool.removed && !server.has_disabled(&tool.id));
     let enabled = server.enabled().is_some();
     let offered = of_server().filter(|tool| enabled && tool.is_offered() && !tool.is_stub());
     let mut stderr = server.stderr.lines();
