@@ -42,6 +42,12 @@ pub mod snapshot;
 pub mod ask;
 pub mod publisher;
 
+pub mod recorder;
+
+pub mod upstream;
+
+pub mod execute;
+
 pub mod actors;
 pub mod gateway;
 

@@ -31,6 +31,13 @@ impl Config {
             ("prediction.ranked_max", self.prediction.ranked_max),
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),
+            ("upstream.concurrency", self.upstream.concurrency),
+            ("upstream.waiting_max", self.upstream.waiting_max),
+            ("upstream.message_bytes_max", self.upstream.message_bytes_max),
+            ("upstream.tools_max", self.upstream.tools_max),
+            ("execute.runs_max", self.execute.runs_max),
+            ("execute.parallel_max", self.execute.parallel_max),
+            ("execute.results_bytes_max", self.execute.results_bytes_max),
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
@@ -38,6 +45,7 @@ impl Config {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
         self.validate_trainer()?;
+        self.validate_upstream()?;
         if self.http.body_timeout_ms == 0 {
             let problem = "must be at least 1: no body could arrive in time".to_owned();
             return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
@@ -73,6 +81,19 @@ impl Config {
         }
         Ok(())
     }
+
+    fn validate_upstream(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("upstream.connect_timeout_ms", self.upstream.connect_timeout_ms),
+            ("upstream.call_timeout_ms", self.upstream.call_timeout_ms),
+            ("upstream.reconnect_ms_max", self.upstream.reconnect_ms_max),
+        ];
+        match positive.into_iter().find(|(_, value)| *value == 0) {
+            Some((key, _)) => Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     fn validate_trainer(&self) -> Result<(), ConfigError> {
         let trainer = &self.trainer;
         let positive = [

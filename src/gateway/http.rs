@@ -8,6 +8,7 @@ mod body;
 mod dead;
 mod dto;
 mod error;
+mod execute;
 mod models;
 mod openapi;
 mod predictions;
@@ -15,6 +16,7 @@ mod publish;
 mod read;
 mod related;
 mod routes;
+mod servers;
 mod snapshots;
 mod stream;
 
@@ -30,6 +32,7 @@ use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config;
 use crate::core::graph::measures::Measures;
+use crate::execute::Runner;
 use crate::log::DeadLetters;
 use crate::log::SharedLog;
 use crate::metrics::Metrics;
@@ -37,6 +40,7 @@ use crate::publisher::Publisher;
 use crate::snapshot::Keeper;
 use crate::subject::Subjects;
 use crate::training::Trainer;
+use crate::upstream::Upstreams;
 use crate::views::{Latest, Views};
 
 pub use auth::{hash_key, new_key};
@@ -56,6 +60,8 @@ pub(crate) struct Gateway {
     pub(crate) dead: Arc<dyn DeadLetters>,
     pub(crate) snapshots: Arc<Keeper>,
     pub(crate) trainer: Option<Trainer>,
+    pub(crate) upstreams: Upstreams,
+    pub(crate) runner: Runner,
     pub(crate) bus: SharedBus,
     pub(crate) subjects: Subjects,
     pub(crate) metrics: Arc<Metrics>,
