@@ -37,6 +37,7 @@ mod related;
 mod remote;
 mod replay;
 mod retrain;
+mod score;
 mod scratch;
 mod serve;
 mod snapshot;
@@ -85,6 +86,8 @@ enum Command {
     Discover(discover::Arguments),
     /// Predict the next call from an intent and the calls so far
     Predict(predict::Arguments),
+    /// Score tools and capabilities for an intent, and the success of a path of calls
+    Score(score::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
     /// Show the neighbours of a tool in the graph: edges, tools often called before and after, community, path to another tool
@@ -174,6 +177,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
+        Command::Score(arguments) => on_actors(score::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),

@@ -47,6 +47,7 @@ mod prediction_clients;
 mod predictions;
 mod related;
 mod scopes;
+mod score;
 mod secrets;
 mod snapshot;
 mod snapshot_files;
