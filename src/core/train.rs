@@ -15,6 +15,7 @@ mod examples;
 mod fit;
 mod gate;
 mod run;
+mod settings;
 mod shgat;
 mod switch;
 mod verdict;

@@ -8,7 +8,6 @@ use super::data::TrainingData;
 use super::discover::DiscoverFit;
 use super::examples::{Held, IntentExamples};
 use super::shgat::{Failure, ShgatRuns};
-use super::switch::Switch;
 use super::{TrainObserver, TrainProgress, TrainSettings};
 use crate::event::ModelPart;
 use crate::predict::signals::Signal;
@@ -73,27 +72,20 @@ fn train_head(
     observe: &mut Observe<'_>,
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
+    let named = settings.named(ModelPart::Head);
     let settings = &settings.head;
     let (trained, report) = IntentHead::train(&data.set, settings, seed, observe)?;
     if report.epochs > 0 {
         let parts = (CROSS_FIT_PARTS, report.epochs);
         IntentHead::cross_fit(&data.set, settings, parts, seed, observe, &mut |run, scores| held.add_head(run, scores))?;
     }
-    let settings = [
-        ("learning_rate", settings.learning_rate.to_string()),
-        ("decay", settings.decay.to_string()),
-        ("dropout", settings.dropout.to_string()),
-        ("batch", settings.batch.to_string()),
-        ("epochs_max", settings.epochs_max.to_string()),
-        ("failed_weight", settings.failed_weight.to_string()),
-    ];
     Ok(Challenger {
         part: ModelPart::Head,
         signals: &[Signal::IntentHead],
         discover: &[DiscoverSignal::Head],
         bytes: trained.to_bytes(),
         report,
-        settings: named(settings),
+        settings: named,
         failure: None,
     })
 }
@@ -105,6 +97,7 @@ fn train_encoder(
     observe: &mut Observe<'_>,
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
+    let named = settings.named(ModelPart::Encoder);
     let settings = &settings.encoder;
     let (encoder, report) = Encoder::train(&data.set, settings, seed, observe)?;
     if report.epochs > 0 {
@@ -112,20 +105,13 @@ fn train_encoder(
         let mut keep = |run: usize, calls: usize, next: &pml_model::Next| held.add_next(run, calls, next);
         Encoder::cross_fit(&data.set, settings, parts, seed, observe, &mut keep)?;
     }
-    let settings = [
-        ("learning_rate", settings.learning_rate.to_string()),
-        ("decay", settings.decay.to_string()),
-        ("dropout", settings.dropout.to_string()),
-        ("batch", settings.batch.to_string()),
-        ("epochs_max", settings.epochs_max.to_string()),
-    ];
     Ok(Challenger {
         part: ModelPart::Encoder,
         signals: &[Signal::Recurrent],
         discover: &[],
         bytes: encoder.to_bytes(),
         report,
-        settings: named(settings),
+        settings: named,
         failure: None,
     })
 }
@@ -138,6 +124,7 @@ fn train_shgat(
     observe: &mut Observe<'_>,
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
+    let named = settings.named(ModelPart::Shgat);
     let settings = &settings.shgat;
     let (bytes, report, failure) = match ShgatRuns::new(state, data, settings, seed).train(observe, held) {
         Ok((bytes, report)) if bytes.len() as u64 > PARAMETERS_MAX => {
@@ -148,27 +135,13 @@ fn train_shgat(
         Err(Failure::Training(error)) => return Err(error),
         Err(Failure::Hypergraph(error)) => (Vec::new(), Report::default(), Some(error.to_string())),
     };
-    let settings = [
-        ("learning_rate", settings.learning_rate.to_string()),
-        ("decay", settings.decay.to_string()),
-        ("batch", settings.batch.to_string()),
-        ("epochs_max", settings.epochs.to_string()),
-        ("failure_weight", settings.failure_weight.to_string()),
-        ("calibration", settings.calibration.to_string()),
-        ("patience", settings.patience.to_string()),
-        ("without", Switch::names_off(&settings.switches)),
-    ];
     Ok(Challenger {
         part: ModelPart::Shgat,
         signals: &[Signal::TargetMass, Signal::Shgat],
         discover: &[DiscoverSignal::Mass, DiscoverSignal::Shgat],
         bytes,
         report,
-        settings: named(settings),
+        settings: named,
         failure,
     })
-}
-
-fn named<const N: usize>(settings: [(&str, String); N]) -> Vec<(String, String)> {
-    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
