@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::core::event::ModelPart;
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::core::train::{TrainProgress, TrainSettings, TrainedPart, train};
+use crate::core::train::{TrainSettings, TrainStep, TrainedPart, train};
 use crate::history::Moment;
 use crate::log::{SharedLog, append_patiently};
 use crate::training::{TrainRequest, training_records};
@@ -119,8 +119,10 @@ pub(super) fn train_shown(
     output: &Output,
 ) -> anyhow::Result<Vec<TrainedPart>> {
     let mut curve = Curve::new(output);
-    let mut observer = |progress: TrainProgress| {
-        curve.show(&json!(EpochDto::new(&progress)));
+    let mut observer = |step: TrainStep| {
+        if let TrainStep::Epoch(progress) = step {
+            curve.show(&json!(EpochDto::new(&progress)));
+        }
         ControlFlow::Continue(())
     };
     let trained = train(state, settings, seed, &mut observer)?;

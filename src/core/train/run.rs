@@ -8,7 +8,7 @@ use super::data::TrainingData;
 use super::discover::DiscoverFit;
 use super::examples::{Held, IntentExamples};
 use super::shgat::{Failure, ShgatRuns};
-use super::{TrainObserver, TrainProgress, TrainSettings};
+use super::{TrainObserver, TrainProgress, TrainSettings, TrainStep};
 use crate::event::ModelPart;
 use crate::predict::signals::Signal;
 use crate::rank::blend::DiscoverSignal;
@@ -51,7 +51,7 @@ pub(super) fn train_all<'a>(
     let mut held = Held::choose(state, &data);
     let mut challengers = Vec::new();
     for part in ModelPart::ALL.into_iter().filter(|part| settings.parts.contains(part)) {
-        let observe = &mut |progress| observer(TrainProgress { part, progress });
+        let observe = &mut |progress| observer(TrainStep::Epoch(TrainProgress { part, progress }));
         match part {
             ModelPart::Head => challengers.push(train_head(&data, settings, seed, observe, &mut held)?),
             ModelPart::Encoder => challengers.push(train_encoder(&data, settings, seed, observe, &mut held)?),
@@ -59,8 +59,17 @@ pub(super) fn train_all<'a>(
             ModelPart::Ranker => {}
         }
     }
-    let discover = DiscoverFit::new(state, &held);
-    Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state) })
+    let tick = &mut || tick(observer);
+    let discover = DiscoverFit::new(state, &held, tick)?;
+    Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state, tick)? })
+}
+
+/// Tells the observer that a piece of work beside the training loops is done.
+pub(super) fn tick(observer: &mut TrainObserver<'_>) -> Result<(), TrainError> {
+    match observer(TrainStep::Gate) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(TrainError::Stopped),
+    }
 }
 
 pub(super) type Observe<'a> = dyn FnMut(pml_model::Progress) -> ControlFlow<()> + 'a;
