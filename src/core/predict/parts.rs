@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ndarray::Array2;
+use pml_model::shgat::Priorities;
 use pml_model::{Encoder, IntentHead, Next, ToolRows};
 
 use super::ranker::RankerWeights;
@@ -113,6 +114,11 @@ impl Parts {
     pub fn targets(&self, state: &State) -> Option<&Arc<Targets>> {
         self.shgat.as_ref()?;
         self.rows(state).shgat.as_ref()
+    }
+
+    /// The priorities of the traces that the trained SHGAT left; none without SHGAT.
+    pub(crate) fn priorities(&self) -> Priorities {
+        self.shgat.as_ref().map(|(_, shgat)| shgat.priorities.clone()).unwrap_or_default()
     }
 
     /// The encoder's prediction after these calls; unknown callees and capabilities are left out.
