@@ -126,3 +126,6 @@ pub fn train(
     let result = run::train_all(state, settings, seed, observer)?;
     result.decide(&mut || run::tick(observer))
 }
+
+#[cfg(test)]
+mod tests;
