@@ -9,6 +9,7 @@ pub(crate) mod models;
 mod predict;
 pub(crate) mod related;
 mod request;
+mod score;
 mod stream_predictor;
 pub(crate) mod trained;
 
@@ -27,11 +28,13 @@ use crate::core::state::State;
 use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 use crate::views::{Latest, Views};
+use score::UntrainedTargets;
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
 pub use explain::{ExplainAnswer, ExplainRequest};
 pub use predict::{PredictAnswer, PredictMode, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
+pub use score::{ScoreAnswer, ScoreRequest};
 pub use stream_predictor::{StreamPredictor, StreamedPrediction};
 
 /// Why a question was not answered.
@@ -57,6 +60,7 @@ pub struct Asker {
     measures: Latest<Measures>,
     /// The configured embedder and the built-in one: while another model takes over, the vectors that serve may be the latter's.
     embedders: Arc<[SharedEmbedder]>,
+    untrained: UntrainedTargets,
     intent_bytes_max: usize,
 }
 
@@ -68,7 +72,8 @@ impl Asker {
         configured: SharedEmbedder,
         intent_bytes_max: usize,
     ) -> Self {
-        Self { views, indexed, measures, embedders: [configured, embed::builtin()].into(), intent_bytes_max }
+        let (embedders, untrained) = ([configured, embed::builtin()].into(), UntrainedTargets::default());
+        Self { views, indexed, measures, embedders, untrained, intent_bytes_max }
     }
 
     /// An asker for a fixed state, such as that of a log no server holds. Missing vectors are computed and not recorded.

@@ -39,6 +39,7 @@ mod related;
 mod remote;
 mod replay;
 mod retrain;
+mod score;
 mod scratch;
 mod serve;
 mod servers;
@@ -88,6 +89,8 @@ enum Command {
     Discover(discover::Arguments),
     /// Predict the next call from an intent and the calls so far
     Predict(predict::Arguments),
+    /// Score tools and capabilities for an intent, and the success of a path of calls
+    Score(score::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
     /// Run a workflow or a capability on the MCP servers of a running pml
@@ -185,6 +188,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
+        Command::Score(arguments) => on_actors(score::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Execute(arguments) => on_actors(execute::run(arguments, config, output)),
         Command::Executions(command) => on_actors(executions::run(command, config, output)),

@@ -1,6 +1,7 @@
 //! Offline evaluation (`pml eval`): the training traces are learnt as an agent would publish them, then pml and plain baselines
 //! answer questions about the test traces, which are not learnt.
 
+pub mod ablation;
 pub mod curves;
 pub mod learn;
 pub mod metrics;
@@ -38,12 +39,13 @@ impl Split {
     }
 }
 
-/// Scores every ranker on the intent of every test trace; the right answers are the distinct tools that the trace calls. Traces
-/// without a known tool are skipped.
+/// Scores rankers on the intent of every test trace; the right answers are the distinct tools that the trace calls. Traces without a
+/// known tool are skipped, and so is a ranker that needs a trained part while none serves.
 pub fn discover(
     index: &Index,
     embedder: &dyn Embedder,
     test: &[TraceLine],
+    rankers: &[Ranker],
 ) -> Result<BTreeMap<&'static str, DiscoverScores>, EmbedError> {
     let mut means: BTreeMap<&'static str, Means> = BTreeMap::new();
     for trace in test {
@@ -53,8 +55,8 @@ pub fn discover(
             continue;
         }
         let question = question(Some(embedder), trace.intent.clone())?;
-        for ranker in Ranker::ALL {
-            let ranked = ranker.rank(index, &question);
+        for ranker in rankers {
+            let Some(ranked) = ranker.rank(index, &question) else { continue };
             let ranks: Vec<usize> =
                 (1..).zip(&ranked).filter(|(_, tool)| right.contains(*tool)).map(|(rank, _)| rank).collect();
             means.entry(ranker.name()).or_default().add(&ranks);

@@ -5,7 +5,6 @@
 mod change;
 mod memory;
 mod records;
-mod settings;
 mod status;
 
 use crate::core::event::ModelPart;
@@ -15,7 +14,6 @@ use crate::core::train::{self, TrainSettings};
 pub(crate) use change::{ChangeError, change_record, promotion, rollback};
 pub(crate) use memory::memory_estimate;
 pub(crate) use records::{promotion_id, training_records};
-pub(crate) use settings::recorded_settings;
 pub use status::{EndedRun, RunVerdict, RunningRun, Trainer, TrainerStatus};
 
 /// A wish for a training run.

@@ -7,11 +7,13 @@ use super::predict::{PredictAnswer, PredictMode, PredictRequest, ReasonDto, item
 use super::request::parse_callees;
 use super::{AskError, Asker};
 use crate::core::event::Outcome;
+use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
 use crate::core::predict::PredictionQuery;
 use crate::core::predict::evidence::Evidence;
 use crate::core::predict::explain::{Explanation, SupportingTrace, explain};
 use crate::core::predict::score::Impression;
+use crate::core::predict::targets::Aim;
 use crate::core::rank::Question;
 use crate::core::state::State;
 
@@ -49,6 +51,9 @@ pub struct ExplainAnswer {
     /// The clause of the intent that it fits best.
     #[serde(skip_serializing_if = "Option::is_none")]
     clause: Option<String>,
+    /// The capabilities that SHGAT takes for the target of the intent: those that contain the tool, the likeliest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    targets: Vec<AimDto>,
     /// Completed traces behind the signals, the strongest signal first.
     taught: Vec<SupportingTraceDto>,
     intent: String,
@@ -68,6 +73,16 @@ struct SupportingTraceDto {
     intent: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     similarity: Option<f32>,
+}
+
+#[derive(Serialize)]
+struct AimDto {
+    /// `capability:<id>`.
+    item: String,
+    name: String,
+    tools: Vec<String>,
+    /// The probability that it is the target; all capabilities share 1.
+    share: f32,
 }
 
 #[derive(Serialize)]
@@ -168,12 +183,22 @@ impl ExplainAnswer {
             score: contributions.iter().map(crate::core::predict::Contribution::amount).sum(),
             reasons: contributions.into_iter().map(ReasonDto::from).collect(),
             clause: found.clause.and_then(|clause| question.clauses.get(clause)).map(|clause| clause.text.clone()),
+            targets: found.aims.iter().filter_map(|aim| AimDto::new(state, aim)).collect(),
             taught: found.supporting.into_iter().map(SupportingTraceDto::from).collect(),
             intent: explained.intent,
             context: explained.context.iter().map(ToString::to_string).collect(),
             now: PredictAnswer::new(state, &found.prediction, 0),
             served,
         }
+    }
+}
+
+impl AimDto {
+    fn new(state: &State, Aim { capability, share }: &Aim) -> Option<Self> {
+        let NodeKind::Capability(position) = capability.kind() else { return None };
+        let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
+        let tools = known.members.iter().copied().map(name).collect();
+        Some(Self { item: name(*capability), name: known.name.clone(), tools, share: *share })
     }
 }
 

@@ -1,8 +1,9 @@
 //! `pml eval`: evaluation of the answers against plain baselines, on traces that pml has not learnt.
 
+mod ablation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -14,13 +15,14 @@ use super::output::Output;
 use super::prequential;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::event::{ModelPart, ModelTrained, NewRecord};
+use crate::core::event::{ModelTrained, NewRecord};
 use crate::core::graph::measures::{Measures, tool_vectors};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
-use crate::core::train::{Switch, TrainSettings, TrainedPart};
+use crate::core::train::{TrainSettings, TrainedPart};
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
 use crate::embed::{self, Embedder};
+use crate::eval::ablation::{Variant, Without};
 use crate::eval::learn::{Learner, START};
 use crate::eval::metrics::DiscoverScores;
 use crate::eval::next::{self, NextScores, next};
@@ -49,29 +51,17 @@ pub(super) struct Arguments {
     /// Answer without training the model
     #[arg(long, conflicts_with = "without")]
     untrained: bool,
+    /// Train and answer once with everything and once without each part, and print one table
+    #[arg(long, conflicts_with_all = ["without", "untrained", "prequential"])]
+    ablation: bool,
     #[command(flatten)]
     prequential: prequential::CurveArguments,
     #[command(flatten)]
     embedder: EmbedderArguments,
 }
 
-/// What an evaluation does without.
-#[derive(Clone, Copy)]
-enum Without {
-    Part(ModelPart),
-    Switch(Switch),
-}
-
-impl FromStr for Without {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self::Part).or_else(|_| text.parse().map(Self::Switch))
-    }
-}
-
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
-    let Arguments { directory, train, test, folds, without, untrained, prequential, embedder } = arguments;
+    let Arguments { directory, train, test, folds, without, untrained, ablation, prequential, embedder } = arguments;
     embedder.apply(&mut config);
     if prequential.prequential {
         return prequential::run(prequential, &directory, &config, output).await;
@@ -89,13 +79,14 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         return Err(anyhow::anyhow!("no trace of {} has a field `fold`", folds.unwrap_or_default()).into());
     }
     let embedder = embed::open(&config.embedding)?;
+    let dataset = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if ablation {
+        return ablate(&dataset, &config, &*embedder, &tools, &splits, output);
+    }
     let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
     let mut training = TrainSettings::default();
     for left_out in without {
-        match left_out {
-            Without::Part(left_out) => training.parts.retain(|part| *part != left_out),
-            Without::Switch(switch) => switch.turn_off(&mut training.shgat.switches),
-        }
+        left_out.leave_out(&mut training);
     }
     let (mut scores, mut steps, mut states, mut trained) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut learn_ms, mut train_ms, mut answer_ms) = (0, 0, 0);
@@ -109,16 +100,16 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         let index = Index::default().update(Arc::new(learner.into_state())).calibrated();
         let ready = clock.now();
         states.push(index.state().digest().to_string());
-        scores.push(discover(&index, &*embedder, &split.test)?);
+        scores.push(discover(&index, &*embedder, &split.test, &Ranker::ALL)?);
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));
-        steps.push(next(index.state(), &measures, &*embedder, split)?);
+        steps.push(next(index.state(), &measures, &*embedder, split, &NextRanker::ALL)?);
         learn_ms += learnt.millis_since(start);
         train_ms += ready.millis_since(learnt);
         answer_ms += clock.now().millis_since(ready);
     }
     bar.finish_and_clear();
     let report = EvalReport {
-        dataset: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        dataset,
         model: embedder.model().to_string(),
         tools: tools.len(),
         train: splits.iter().map(|split| split.train.len()).sum::<usize>() / splits.len(),
@@ -130,6 +121,27 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     };
     output.json(&report.json());
     report.print(output);
+    Ok(0)
+}
+
+/// Evaluates every variant of the ablation.
+fn ablate(
+    dataset: &str,
+    config: &Config,
+    embedder: &dyn Embedder,
+    tools: &[NewRecord],
+    splits: &[Split],
+    output: &Output,
+) -> Outcome {
+    let bar = output.progress("training and answering", (splits.len() * Variant::all().len()) as u64);
+    let learner = |split| -> anyhow::Result<(Learner<'_>, &Split)> {
+        let split: &Split = split;
+        Ok((learn(config, embedder, tools, &split.train, || {})?, split))
+    };
+    let learnt = splits.iter().map(learner).collect::<anyhow::Result<Vec<_>>>()?;
+    let rows = crate::eval::ablation::ablation(&learnt, embedder, (&config.graph).into(), || bar.inc(1))?;
+    bar.finish_and_clear();
+    ablation::report(dataset, embedder.model().as_str(), &rows, output);
     Ok(0)
 }
 

@@ -63,6 +63,10 @@ fn print(answer: &Value, output: &Output) {
             vec![signal_label(&text(&reason["signal"])).to_owned(), value, weight, adds]
         }),
     );
+    for target in answer["targets"].as_array().into_iter().flatten() {
+        let share = number(&target["share"]) * 100.0;
+        output.say(format!("SHGAT aims with {share:.1}% at the capability \"{}\", which contains it", text(&target["name"])));
+    }
     let taught = answer["taught"].as_array().cloned().unwrap_or_default();
     if !taught.is_empty() {
         output.say("learnt from:");

@@ -12,9 +12,8 @@ use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::event::{Event, ModelTrained, ModelVersion};
 use crate::core::id::Seq;
-use crate::core::train::TrainedPart;
+use crate::core::train::{TrainSettings, TrainedPart};
 use crate::history::Moment;
-use crate::training::recorded_settings;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -53,7 +52,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     if state.applied() != through {
         return Err(anyhow::anyhow!("the log does not hold the record {through} that the run was trained on").into());
     }
-    let settings = recorded_settings(&recorded);
+    let settings = TrainSettings::recorded(&recorded);
     output.note(&format!("training on the records up to {through} with seed {seed}"));
     let trained = train_shown(&state, &settings, seed, output)?;
     let parts: Vec<Value> = recorded.iter().map(|event| compare(event, &trained)).collect();

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::model::print_runs;
 use super::output::Output;
 use super::remote::Remote;
-use super::source::Source;
+use super::source::{Source, connect};
 use super::{LogLocation, Outcome};
 use crate::ask::trained::{self, EpochDto};
 use crate::clock::Clock;
@@ -20,9 +21,12 @@ use crate::config::Config;
 use crate::core::event::ModelPart;
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::core::train::{TrainProgress, TrainSettings, TrainedPart, train};
+use crate::core::train::{TrainSettings, TrainStep, TrainedPart, train};
 use crate::history::Moment;
+use crate::lease::LeaseState;
 use crate::log::{SharedLog, append_patiently};
+use crate::nats::{Lease, Nats};
+use crate::role::Role;
 use crate::training::{TrainRequest, training_records};
 pub(super) use curve::Curve;
 
@@ -53,7 +57,18 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
             return Err(anyhow::anyhow!("a server records what it trains; give --data with --dry-run").into());
         }
         Source::Server(remote) => on_server(remote, &request, output)?,
-        Source::Log(log, _) => on_log(&source, log, &request, dry_run, output).await?,
+        Source::Log(log, _) => {
+            let lease = match &location.nats {
+                Some(urls) if !dry_run => Some(leased(urls, &config).await?),
+                _ => None,
+            };
+            let held = lease.as_ref().map(|(_, lease)| lease.state());
+            let report = on_log(&source, log, &request, (dry_run, held), output).await;
+            if let Some((_nats, lease)) = lease {
+                lease.release().await;
+            }
+            report?
+        }
         Source::Archive(_) => unreachable!("a location is a server or a log"),
     };
     output.json(&report);
@@ -79,7 +94,7 @@ async fn on_log(
     source: &Source,
     log: &SharedLog,
     request: &TrainRequest,
-    dry_run: bool,
+    (dry_run, lease): (bool, Option<watch::Receiver<LeaseState>>),
     output: &Output,
 ) -> anyhow::Result<Value> {
     let mut state = source.state(Moment::Now).await?;
@@ -95,6 +110,8 @@ async fn on_log(
         let runs: Vec<_> = trained.iter().map(|part| trained::trained_dto(&part.event, None, false, false)).collect();
         return Ok(json!({"through_seq": through.0, "seed": seed, "recorded": false, "runs": runs}));
     }
+    let is_held = lease.is_none_or(|lease| lease.borrow().is_held());
+    anyhow::ensure!(is_held, "the lease of the role 'trainer' was lost during the run; nothing was recorded, train again");
     record(log, &trained, through).await?;
     let folding = source.visit(through, |record| {
         state.apply(&record);
@@ -103,6 +120,27 @@ async fn on_log(
     folding.await?;
     let runs: Vec<Value> = runs_of(&json!(trained::runs(&state)), through.0);
     Ok(json!({"through_seq": through.0, "seed": seed, "recorded": true, "runs": runs}))
+}
+
+/// Takes the lease of the role `trainer`, which one process of a workspace has at a time. Fails if a live process keeps it.
+/// The connection keeps the lease alive.
+async fn leased(urls: &str, config: &Config) -> anyhow::Result<(Nats, Lease)> {
+    let nats = connect(urls, config).await?;
+    let length = Duration::from_millis(config.nats.lease_ms);
+    let holder = format!("{}-{}", std::process::id(), Clock::system().fresh_id());
+    let lease = Lease::request(&nats, Role::Trainer.name(), holder, length).await?;
+    // That of a process that was killed ends within its length.
+    let mut state = lease.state();
+    let held = tokio::time::timeout(2 * length, state.wait_for(LeaseState::is_held)).await.is_ok();
+    if held {
+        return Ok((nats, lease));
+    }
+    let other = match &*lease.state().borrow() {
+        LeaseState::Waiting(Some(holder)) => format!("process {holder}"),
+        LeaseState::Waiting(None) | LeaseState::Held => "another process".to_owned(),
+    };
+    lease.release().await;
+    anyhow::bail!("{other} has the role 'trainer' of this workspace; ask it to train with `pml train --url`, or stop it")
 }
 
 /// The runs that were trained on the records up to `through`.
@@ -119,8 +157,10 @@ pub(super) fn train_shown(
     output: &Output,
 ) -> anyhow::Result<Vec<TrainedPart>> {
     let mut curve = Curve::new(output);
-    let mut observer = |progress: TrainProgress| {
-        curve.show(&json!(EpochDto::new(&progress)));
+    let mut observer = |step: TrainStep| {
+        if let TrainStep::Epoch(progress) = step {
+            curve.show(&json!(EpochDto::new(&progress)));
+        }
         ControlFlow::Continue(())
     };
     let trained = train(state, settings, seed, &mut observer)?;

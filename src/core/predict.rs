@@ -24,6 +24,7 @@ pub mod score;
 pub(crate) mod shgat;
 pub mod signals;
 pub mod strategic;
+pub mod targets;
 pub mod threshold;
 
 use super::digest::{DigestWriter, Digestible};

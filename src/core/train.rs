@@ -15,6 +15,7 @@ mod examples;
 mod fit;
 mod gate;
 mod run;
+mod settings;
 mod shgat;
 mod switch;
 mod verdict;
@@ -62,8 +63,20 @@ pub struct TrainProgress {
     pub progress: pml_model::Progress,
 }
 
-/// Is told the progress after every epoch, of SHGAT after every batch, and may end the training.
-pub type TrainObserver<'a> = dyn FnMut(TrainProgress) -> ControlFlow<()> + 'a;
+/// What a training run has just done.
+#[derive(Clone, Copy, Debug)]
+pub enum TrainStep {
+    /// An epoch of a part; of SHGAT a batch.
+    Epoch(TrainProgress),
+    /// A piece of the examples, of the fit of the ranker's weights, or of the gate. There is nothing to show.
+    Gate,
+}
+
+/// Is told every step, a fraction of a second of work, and may end the training.
+pub type TrainObserver<'a> = dyn FnMut(TrainStep) -> ControlFlow<()> + 'a;
+
+/// Is called after every piece of work beside the training loops. An error ends the run.
+type Tick<'a> = dyn FnMut() -> Result<(), TrainError> + 'a;
 
 /// A trained part with the verdict of the gate.
 #[derive(Clone, Debug)]
@@ -110,5 +123,9 @@ pub fn train(
     seed: u64,
     observer: &mut TrainObserver<'_>,
 ) -> Result<Vec<TrainedPart>, pml_model::TrainError> {
-    Ok(run::train_all(state, settings, seed, observer)?.decide())
+    let result = run::train_all(state, settings, seed, observer)?;
+    result.decide(&mut || run::tick(observer))
 }
+
+#[cfg(test)]
+mod tests;

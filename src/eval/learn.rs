@@ -38,6 +38,7 @@ pub enum LearnError {
 }
 
 /// `Learner` folds a dataset into a state in the canonical order. Each call returns the records that it appended.
+#[derive(Clone)]
 pub struct Learner<'a> {
     state: State,
     embedder: &'a dyn Embedder,

@@ -108,12 +108,13 @@ struct RankerSums {
     unseen: Vec<TraceSums>,
 }
 
-/// Scores every ranker on every step of the test traces.
+/// Scores rankers on every step of the test traces.
 pub fn next(
     state: &State,
     measures: &Measures,
     embedder: &dyn Embedder,
     split: &Split,
+    rankers: &[NextRanker],
 ) -> Result<BTreeMap<&'static str, NextScores>, EmbedError> {
     let learnt: BTreeSet<Vec<ToolId>> = split.train.iter().map(|trace| trace.tools().collect()).collect();
     let by_id: Vec<u32> = state.tools.positions().collect();
@@ -125,7 +126,7 @@ pub fn next(
         let context: Vec<Option<Node>> = tools.iter().map(|tool| state.tools.position(tool).map(Node::tool)).collect();
         let steps: Vec<StepContext<'_>> =
             (0..tools.len()).map(|at| StepContext::new(state, measures, &evidence, &context[..at])).collect();
-        for ranker in NextRanker::ALL {
+        for ranker in rankers {
             let (mut first, mut rest) = (TraceSums::default(), TraceSums::default());
             for (at, step) in steps.iter().enumerate() {
                 let found = ToolRank::compute(&ranker.scores(step), &by_id, context[at]);

@@ -92,7 +92,7 @@ impl<'a> Prequential<'a> {
         self.asked += 1;
         let question = question(Some(self.embedder), trace.intent.clone())?;
         for ranker in Ranker::ALL {
-            let ranked = ranker.rank(&self.index, &question);
+            let Some(ranked) = ranker.rank(&self.index, &question) else { continue };
             let ranks: Vec<usize> = (1..).zip(&ranked).filter(|(_, tool)| right.contains(tool)).map(|(rank, _)| rank).collect();
             let mut means = Means::default();
             means.add(&ranks);

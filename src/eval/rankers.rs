@@ -20,10 +20,12 @@ pub enum Ranker {
     Bm25,
     Cosine,
     Memory,
+    /// The trained SHGAT alone.
+    Shgat,
 }
 
 impl Ranker {
-    pub const ALL: [Self; 5] = [Self::Pml, Self::Popularity, Self::Bm25, Self::Cosine, Self::Memory];
+    pub const ALL: [Self; 6] = [Self::Pml, Self::Popularity, Self::Bm25, Self::Cosine, Self::Memory, Self::Shgat];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,15 +34,17 @@ impl Ranker {
             Self::Bm25 => "bm25",
             Self::Cosine => "cosine",
             Self::Memory => "memory",
+            Self::Shgat => "shgat",
         }
     }
 
-    /// Returns all tools, the best first.
-    pub fn rank(self, index: &Index, question: &Question) -> Vec<ToolId> {
+    /// Returns all tools, the best first; `None` if the ranker needs a trained part that does not serve.
+    pub fn rank(self, index: &Index, question: &Question) -> Option<Vec<ToolId>> {
         let documents = index.documents();
         let none = || vec![0.0; documents.len()];
         let scores = match self {
-            Self::Pml => return served(index, question),
+            Self::Pml => return Some(served(index, question)),
+            Self::Shgat => return shgat(index, question),
             Self::Popularity => index.popularity(None),
             Self::Bm25 => documents.words(&question.intent),
             Self::Cosine => question.vector.as_ref().map_or_else(none, |vector| documents.cosines(&[vector]).remove(0)),
@@ -56,8 +60,16 @@ impl Ranker {
             .filter_map(|(slot, score)| Some((score, tool(index, documents.node(slot))?)))
             .collect();
         tools.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        tools.into_iter().map(|(_, tool)| tool).collect()
+        Some(tools.into_iter().map(|(_, tool)| tool).collect())
     }
+}
+
+/// Returns the tools by the scores of the trained SHGAT.
+fn shgat(index: &Index, question: &Question) -> Option<Vec<ToolId>> {
+    let (state, vector) = (index.state(), question.vector.as_ref()?);
+    let targets = state.predictor.parts.targets(state).filter(|targets| targets.dim() == vector.len())?;
+    let scores = targets.tools(state, vector, usize::MAX);
+    Some(scores.iter().filter_map(|score| tool(index, score.node)).collect())
 }
 
 /// Returns the tools that `discover` answers, then all others by id.

@@ -37,6 +37,11 @@ fn trace(number: usize) -> Value {
 }
 
 fn dataset() -> TempDir {
+    dataset_of(60)
+}
+
+/// With this many training traces, and some to test with.
+fn dataset_of(train: usize) -> TempDir {
     let home = TempDir::new().unwrap();
     let write = |name: &str, lines: Vec<Value>| {
         let text: Vec<String> = lines.iter().map(Value::to_string).collect();
@@ -47,7 +52,7 @@ fn dataset() -> TempDir {
         json!({"tool_id": format!("office:t{number}"), "server_id": "office", "name": format!("t{number}"), "description": description})
     };
     write("tools.jsonl", (0..TOOLS).map(tool).collect());
-    write("traces_train.jsonl", (0..60).map(trace).collect());
+    write("traces_train.jsonl", (0..train).map(trace).collect());
     write("traces_test.jsonl", (60..75).map(trace).collect());
     home
 }
@@ -78,6 +83,38 @@ fn two_evaluations_print_the_same_bytes() {
         assert!(report["rankers"]["pml"]["next"]["n"].as_u64() > Some(10), "{report}");
     }
     assert_eq!(evaluated(home.path(), &[]), evaluated(home.path(), &[]), "as text");
+}
+
+#[test]
+fn the_ablation_has_a_row_for_everything_and_for_each_part_left_out() {
+    let home = dataset_of(24);
+    let run = |more: &[&str]| {
+        let done = pml().arg("eval").arg(home.path()).args(["--embedder", "static"]).args(more).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let report: Value = serde_json::from_str(&run(&["--ablation", "--json"])).unwrap();
+    let rows = report["ablation"].as_array().unwrap();
+    let parts = ["head", "encoder", "shgat", "message_passing", "priorities", "semantic", "structure", "temporal"];
+    let mut expected = vec!["everything".to_owned()];
+    expected.extend(parts.iter().map(|part| format!("without {part}")));
+    expected.push("untrained".to_owned());
+    let names: Vec<&str> = rows.iter().map(|row| row["variant"].as_str().unwrap()).collect();
+    assert_eq!(names, expected);
+    for row in rows {
+        assert!(row["discover"]["n"] == rows[0]["discover"]["n"] && row["next"]["n"].as_u64() > Some(10), "{row}");
+        let accepted = row["accepted"][0].as_array().unwrap();
+        let variant = row["variant"].as_str().unwrap();
+        let left_out = variant.strip_prefix("without ").unwrap_or_default();
+        assert!(accepted.iter().all(|part| part != left_out), "{row}");
+        assert!(variant != "untrained" || accepted.is_empty(), "{row}");
+    }
+    // A row is what the same evaluation prints by itself.
+    for (row, flags) in [(1, &["--without", "head"][..]), (9, &["--untrained"])] {
+        let alone: Value = serde_json::from_str(&run(&[flags, &["--json"]].concat())).unwrap();
+        assert_eq!(alone["rankers"]["pml"]["discover"], rows[row]["discover"], "{flags:?}");
+        assert_eq!(alone["rankers"]["pml"]["next"]["mrr"], rows[row]["next"]["mrr"], "{flags:?}");
+    }
 }
 
 #[test]

@@ -49,6 +49,7 @@ mod predictions;
 mod real_servers;
 mod related;
 mod scopes;
+mod score;
 mod secrets;
 mod snapshot;
 mod snapshot_files;

@@ -159,3 +159,27 @@ fn a_killed_trainer_is_replaced_and_nothing_is_recorded_twice() {
     assert_eq!(recorded.len(), count, "{models}");
     assert_eq!(second.settled_state()["duplicates"], 0);
 }
+
+#[test]
+fn training_by_hand_needs_the_lease_of_the_trainer() {
+    let nats = NatsServer::start();
+    let settings = [("NATS__LEASE_MS", "1000"), ("TRAINER__ENABLED", "true"), ("TRAINER__CORE_SHARE", "1.0")];
+    let mut server = Server::serving(&["--nats", &nats.url()], &settings);
+    server.accept(&history());
+    trained_models(&server);
+    let train = |more: &[&str]| {
+        let mut command = pml();
+        command
+            .args(["train", "--part", "head", "--json", "--nats", &nats.url()])
+            .args(more)
+            .env("PML__NATS__LEASE_MS", "1000");
+        let done = command.output().unwrap();
+        (done.status.code(), serde_json::from_slice::<serde_json::Value>(&done.stdout).unwrap())
+    };
+    let (code, refused) = train(&[]);
+    assert!(code == Some(1) && refused["error"].as_str().unwrap().contains("has the role 'trainer'"), "{refused}");
+    assert_eq!(train(&["--dry-run"]).0, Some(0), "a run that records nothing disturbs nobody");
+    assert_eq!(server.terminate(), Some(0));
+    let (code, trained) = train(&[]);
+    assert!(code == Some(0) && trained["recorded"] == json!(true), "{trained}");
+}

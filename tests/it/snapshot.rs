@@ -26,7 +26,7 @@ fn about(log: Origin) -> About {
     About { log, config_hash: "none".to_owned(), taken_at: Timestamp::from_micros(0) }
 }
 
-fn restored(state: &State) -> State {
+pub(crate) fn restored(state: &State) -> State {
     let origin = Origin { first_id: "first".to_owned(), last_id: "last".to_owned() };
     let taken = snapshot::encode_state(state, &about(origin), || ());
     assert_eq!(taken.manifest.digest, state.digest().to_string());

@@ -69,7 +69,7 @@ fn dataset(traces: &[Value]) -> Dataset {
 }
 
 /// The state after these traces, and all records of its log.
-fn learnt(traces: &[Value]) -> (State, Vec<Record>) {
+pub(crate) fn learnt(traces: &[Value]) -> (State, Vec<Record>) {
     let dataset = dataset(traces);
     let embedder = embed::builtin();
     let mut learner = Learner::new(&*embedder, Limits::from(&Config::load(None, []).unwrap()));
@@ -80,11 +80,11 @@ fn learnt(traces: &[Value]) -> (State, Vec<Record>) {
     (learner.into_state(), records)
 }
 
-fn right(range: std::ops::Range<usize>) -> Vec<Value> {
+pub(crate) fn right(range: std::ops::Range<usize>) -> Vec<Value> {
     range.map(|at| trace(at, |_, topic| topic)).collect()
 }
 
-fn trained(state: &State, settings: &TrainSettings) -> Vec<TrainedPart> {
+pub(crate) fn trained(state: &State, settings: &TrainSettings) -> Vec<TrainedPart> {
     train(state, settings, seed(state), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -93,7 +93,7 @@ fn accepted(parts: &[TrainedPart], part: ModelPart) -> bool {
 }
 
 /// Appends the events of trained parts to a log and folds them.
-fn record(parts: &[TrainedPart], state: &mut State, records: &mut Vec<Record>) {
+pub(crate) fn record(parts: &[TrainedPart], state: &mut State, records: &mut Vec<Record>) {
     for event in parts.iter().flat_map(TrainedPart::events) {
         let seq = state.applied().next();
         let time = START.plus_micros(i64::try_from(seq.0).unwrap());
@@ -122,7 +122,7 @@ fn hits(state: &State, traces: &[Value]) -> usize {
 }
 
 /// The answers to some intents, as bits.
-fn answers(state: &State) -> Vec<String> {
+pub(crate) fn answers(state: &State) -> Vec<String> {
     right(500..510).iter().map(|trace| format!("{:?}", ask(state, trace["intent"].as_str().unwrap()).ranked)).collect()
 }
 

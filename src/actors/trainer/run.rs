@@ -13,14 +13,14 @@ use super::throttle::Throttle;
 use crate::actors::ActorFailure;
 use crate::core::event::NewRecord;
 use crate::core::state::State;
-use crate::core::train::{TrainError, TrainProgress, TrainedPart, train};
+use crate::core::train::{TrainError, TrainStep, TrainedPart, train};
 use crate::failpoint;
 use crate::log::{AppendError, append_patiently};
 use crate::training::{RunVerdict, TrainRequest, memory_estimate, training_records};
 
 /// Pause before a result is appended again that the log did not take. The ids are the same, so repeating is harmless.
 const APPEND_PAUSE: Duration = Duration::from_secs(5);
-/// How long a stopped run is waited for. A thread that takes longer, between two epochs, ends by itself and its result is dropped.
+/// How long a stopped run is waited for. A thread that takes longer, between two pieces of work, ends by itself and its result is dropped.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 const MEGABYTE: u64 = 1 << 20;
 
@@ -83,7 +83,7 @@ async fn compute(parts: &TrainerParts, view: Arc<State>, request: &TrainRequest)
     }
 }
 
-/// The work of the thread: trains, tells the progress after every epoch, and pauses.
+/// The work of the thread: trains, tells the progress, and pauses after every piece of work.
 fn training(
     parts: &TrainerParts,
     view: Arc<State>,
@@ -94,8 +94,10 @@ fn training(
     let mut throttle = Throttle::new(parts.settings.core_share, parts.stop.clone());
     move || {
         failpoint::pass("trainer.run");
-        let mut observer = |progress: TrainProgress| {
-            trainer.progress(progress);
+        let mut observer = |step: TrainStep| {
+            if let TrainStep::Epoch(progress) = step {
+                trainer.progress(progress);
+            }
             throttle.pause();
             if throttle.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };

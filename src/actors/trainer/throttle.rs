@@ -1,4 +1,4 @@
-//! Keeps a training thread within its share of one core: it sleeps after each epoch, in proportion to how long the epoch took.
+//! Keeps a training thread within its share of one core: it sleeps after each step of a run, in proportion to how long the step took.
 
 use std::time::Duration;
 

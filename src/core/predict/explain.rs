@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::candidates::Candidate;
 use super::evidence::Evidence;
 use super::signals::Signal;
+use super::targets::Aim;
 use super::{Prediction, PredictionQuery, Ranked, predict_with};
 use crate::event::Outcome;
 use crate::graph::transition::Symbol;
@@ -14,6 +15,8 @@ use crate::state::State;
 
 /// Traces named per signal.
 const TRACES_MAX: usize = 3;
+/// Capabilities named as targets.
+const AIMS_MAX: usize = 3;
 
 /// A completed trace that a signal's value comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +41,8 @@ pub struct Explanation {
     pub clause: Option<usize>,
     /// By signal, the one that adds most first.
     pub supporting: Vec<SupportingTrace>,
+    /// What SHGAT aims at: the likeliest targets that contain the tool, or of all if the outcome is no tool. Empty without SHGAT.
+    pub aims: Vec<Aim>,
 }
 
 /// Explains `outcome`, or the first one if none is given. Returns `None` for an outcome that is not among the candidates.
@@ -57,7 +62,14 @@ pub fn explain(
     let candidate = Candidate::find(state, &ranked.outcome)?;
     let supporting = supporting(state, evidence, query, candidate, &ranked);
     let clause = candidate.tool().and_then(|tool| evidence.best_clause(tool)).map(|(clause, _)| clause);
-    Some(Explanation { prediction, ranked, rank: rank + 1, clause, supporting })
+    let aims = aims(state, evidence, candidate);
+    Some(Explanation { prediction, ranked, rank: rank + 1, clause, supporting, aims })
+}
+
+fn aims(state: &State, evidence: &Evidence, candidate: Candidate) -> Vec<Aim> {
+    let targets = state.predictor.parts.targets(state).filter(|_| evidence.has_target());
+    let found = targets.zip(evidence.vectors());
+    found.map(|(targets, vectors)| targets.aims(&vectors.whole, candidate.tool(), AIMS_MAX)).unwrap_or_default()
 }
 
 fn supporting(

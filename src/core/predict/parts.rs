@@ -6,11 +6,12 @@
 use std::sync::{Arc, OnceLock};
 
 use ndarray::Array2;
-use pml_model::shgat::Scorer;
+use pml_model::shgat::Priorities;
 use pml_model::{Encoder, IntentHead, Next, ToolRows};
 
 use super::ranker::RankerWeights;
 use super::shgat::{ShgatModel, TargetScores};
+use super::targets::Targets;
 use crate::event::{ModelPart, ModelVersion};
 use crate::graph::{Node, NodeKind};
 use crate::state::State;
@@ -38,7 +39,7 @@ impl IntentVectors {
 pub struct Parts {
     head: Option<Arc<IntentHead>>,
     encoder: Option<Arc<Encoder>>,
-    shgat: Option<Arc<ShgatModel>>,
+    shgat: Option<(ModelVersion, Arc<ShgatModel>)>,
     ranker: Option<(ModelVersion, Arc<RankerWeights>)>,
     rows: Arc<OnceLock<PartRows>>,
 }
@@ -48,7 +49,7 @@ pub struct Parts {
 struct PartRows {
     head: Option<Array2<f32>>,
     encoder: Option<ToolRows>,
-    shgat: Option<Scorer>,
+    shgat: Option<Arc<Targets>>,
 }
 
 impl Parts {
@@ -62,6 +63,7 @@ impl Parts {
         let head = bytes(ModelPart::Head).and_then(|bytes| IntentHead::from_bytes(&bytes).ok()).map(Arc::new);
         let encoder = bytes(ModelPart::Encoder).and_then(|bytes| Encoder::from_bytes(&bytes).ok()).map(Arc::new);
         let shgat = bytes(ModelPart::Shgat).and_then(|bytes| ShgatModel::from_bytes(&bytes)).map(Arc::new);
+        let shgat = trained.serving(ModelPart::Shgat).current.clone().zip(shgat);
         let serves = |version: &ModelVersion| trained.serving(version.part()).current.as_ref() == Some(version);
         let weights = bytes(ModelPart::Ranker).and_then(|bytes| RankerWeights::from_bytes(&bytes));
         let weights = weights.filter(|weights| weights.requires.iter().all(serves)).map(Arc::new);
@@ -87,7 +89,10 @@ impl Parts {
             PartRows {
                 head: self.head.as_ref().map(|head| head.tool_rows(tools.view())),
                 encoder: self.encoder.as_ref().map(|encoder| encoder.tool_rows(tools.view())),
-                shgat: self.shgat.as_ref().filter(|shgat| shgat.dim() == tools.ncols()).map(|shgat| shgat.scorer(&tools)),
+                shgat: self.shgat.as_ref().filter(|(_, shgat)| shgat.dim() == tools.ncols()).map(|(version, shgat)| {
+                    let targets = Targets::trained(version.clone(), shgat, &tools);
+                    Arc::new(targets)
+                }),
             }
         })
     }
@@ -101,10 +106,19 @@ impl Parts {
 
     /// What SHGAT says about the intent; empty without SHGAT.
     pub(crate) fn target_scores(&self, state: &State, intent: &IntentVectors) -> TargetScores {
-        if self.shgat.as_ref().is_none_or(|shgat| shgat.dim() != intent.whole.len()) {
-            return TargetScores::default();
-        }
-        self.rows(state).shgat.as_ref().map(|scorer| TargetScores::new(scorer, &intent.whole)).unwrap_or_default()
+        let targets = self.targets(state).filter(|targets| targets.dim() == intent.whole.len());
+        targets.map(|targets| TargetScores::new(targets.scorer(), &intent.whole)).unwrap_or_default()
+    }
+
+    /// The scores of the trained SHGAT; `None` while none serves.
+    pub fn targets(&self, state: &State) -> Option<&Arc<Targets>> {
+        self.shgat.as_ref()?;
+        self.rows(state).shgat.as_ref()
+    }
+
+    /// The priorities of the traces that the trained SHGAT left; none without SHGAT.
+    pub(crate) fn priorities(&self) -> Priorities {
+        self.shgat.as_ref().map(|(_, shgat)| shgat.priorities.clone()).unwrap_or_default()
     }
 
     /// The encoder's prediction after these calls; unknown callees and capabilities are left out.

@@ -5,11 +5,11 @@
 //! state answers as the original did. A tool registered later is scored by its text; a capability learnt later is in the hypergraph of
 //! the next training.
 
-mod bytes;
+pub(crate) mod bytes;
 pub(crate) mod capability_graph;
 
 use ndarray::Array2;
-use pml_model::shgat::{Enriched, Hypergraph, Parameters, Scorer, Switches, Vectors};
+use pml_model::shgat::{Enriched, Hypergraph, Parameters, Priorities, Scorer, Switches, Vectors};
 
 use super::parts::LOG_MIN;
 use capability_graph::CapabilityGraph;
@@ -42,6 +42,8 @@ pub(crate) struct ShgatModel {
     pub(crate) parameters: Parameters,
     pub(crate) switches: Switches,
     pub(crate) graph: CapabilityGraph,
+    /// How surprising every trace was to it, by the position of the trace's record: where the next training begins.
+    pub(crate) priorities: Priorities,
 }
 
 impl ShgatModel {

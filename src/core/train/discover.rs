@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use pml_model::TrainError;
+
+use super::Tick;
 use super::examples::Held;
 use super::gate::Paired;
 use crate::rank::Index;
@@ -33,32 +36,32 @@ pub(super) struct DiscoverVerdict {
 
 impl DiscoverFit {
     /// Collects the examples. `None` if no past intent gives one.
-    pub(super) fn new(state: &State, held: &Held) -> Option<Self> {
+    pub(super) fn new(state: &State, held: &Held, tick: &mut Tick<'_>) -> Result<Option<Self>, TrainError> {
         let index = Index::default().update(Arc::new(state.clone()));
-        let examples = examples(&index, held);
+        let examples = examples(&index, held, tick)?;
         if examples.is_empty() {
-            return None;
+            return Ok(None);
         }
         let mut allowed = [true; SIGNALS];
         for signal in PART_SIGNALS {
             allowed[signal as usize] = false;
         }
-        Some(Self { qualities: cross_validated(&examples, &allowed), examples, allowed })
+        Ok(Some(Self { qualities: cross_validated(&examples, &allowed, tick)?, examples, allowed }))
     }
 
     /// Compares the answers with some more signals with those without. If they are better, the signals are allowed from now on.
-    pub(super) fn judge(&mut self, signals: &[DiscoverSignal]) -> DiscoverVerdict {
+    pub(super) fn judge(&mut self, signals: &[DiscoverSignal], tick: &mut Tick<'_>) -> Result<DiscoverVerdict, TrainError> {
         let mut allowed = self.allowed;
         for signal in signals {
             allowed[*signal as usize] = true;
         }
-        let qualities = cross_validated(&self.examples, &allowed);
+        let qualities = cross_validated(&self.examples, &allowed, tick)?;
         let comparison = Paired::new(&qualities, &self.qualities);
         let quality = [mean(&qualities), mean(&self.qualities)];
         if comparison.is_better() {
             (self.allowed, self.qualities) = (allowed, qualities);
         }
-        DiscoverVerdict { comparison, quality }
+        Ok(DiscoverVerdict { comparison, quality })
     }
 
     /// The weights of the allowed signals; `None` if no part helps.
@@ -68,7 +71,7 @@ impl DiscoverFit {
     }
 }
 
-fn examples(index: &Index, held: &Held) -> Vec<FitExample> {
+fn examples(index: &Index, held: &Held, tick: &mut Tick<'_>) -> Result<Vec<FitExample>, TrainError> {
     let intents = index.intents();
     let memory = &index.state().memory;
     let scored = |entry: usize| {
@@ -77,21 +80,27 @@ fn examples(index: &Index, held: &Held) -> Vec<FitExample> {
     };
     let chosen: Vec<_> = (0..intents.len()).filter_map(scored).collect();
     let step = chosen.len().div_ceil(EXAMPLES_MAX).max(1);
-    chosen.into_iter().step_by(step).filter_map(|(entry, held)| example(index, entry, Some(held))).collect()
+    let mut found = Vec::new();
+    for (entry, held) in chosen.into_iter().step_by(step) {
+        tick()?;
+        found.extend(example(index, entry, Some(held)));
+    }
+    Ok(found)
 }
 
 /// The quality of every example with only the allowed signals, under weights fitted to the other folds.
-fn cross_validated(examples: &[FitExample], allowed: &[bool; SIGNALS]) -> Vec<f64> {
+fn cross_validated(examples: &[FitExample], allowed: &[bool; SIGNALS], tick: &mut Tick<'_>) -> Result<Vec<f64>, TrainError> {
     let examples: Vec<FitExample> = examples.iter().map(|example| example.with(allowed)).collect();
     let mut qualities = vec![0.0; examples.len()];
     for fold in 0..FOLDS {
+        tick()?;
         let others = examples.iter().enumerate().filter(|(at, _)| at % FOLDS != fold);
         let weights = choose(&others.map(|(_, example)| example.clone()).collect::<Vec<_>>());
         for (at, example) in examples.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
             qualities[at] = example.quality(&weights);
         }
     }
-    qualities
+    Ok(qualities)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of intents")]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use pml_model::{Next, Scores};
+use pml_model::{Next, Scores, TrainError};
 
+use super::Tick;
 use super::data::TrainingData;
 use crate::predict::lesson::{HeldOutScores, examples};
 use crate::predict::logit::Example;
@@ -84,11 +85,15 @@ impl Held {
     }
 
     /// The examples of every chosen intent that has any, the oldest intent first.
-    pub(super) fn into_examples(self, state: &State) -> Vec<IntentExamples> {
-        let of_intent = |(number, scores): (u64, HeldOutScores)| {
-            let steps = examples(state, number, state.memory.get(number)?, scores);
-            (!steps.is_empty()).then_some(IntentExamples { number, steps })
-        };
-        self.scores.into_iter().filter_map(of_intent).collect()
+    pub(super) fn into_examples(self, state: &State, tick: &mut Tick<'_>) -> Result<Vec<IntentExamples>, TrainError> {
+        let mut found = Vec::new();
+        for (number, scores) in self.scores {
+            tick()?;
+            let steps = state.memory.get(number).map(|entry| examples(state, number, entry, scores)).unwrap_or_default();
+            if !steps.is_empty() {
+                found.push(IntentExamples { number, steps });
+            }
+        }
+        Ok(found)
     }
 }

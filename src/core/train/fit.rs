@@ -1,5 +1,8 @@
 //! The fit of the ranker's weights: a conditional logit over all examples at once, by Newton's method.
 
+use pml_model::TrainError;
+
+use super::Tick;
 use super::examples::IntentExamples;
 use crate::predict::logit::{Example, Logit, OUTLIER, PRECISION, probabilities};
 use crate::predict::ranker::NextWeights;
@@ -20,11 +23,16 @@ type Weights = [f64; SIGNALS];
 pub(super) type Allowed = [bool; SIGNALS];
 
 /// Fits the weights to the examples of these intents. Signals that are not allowed get weight 0.
-pub(super) fn fit_weights<'a>(intents: impl Iterator<Item = &'a IntentExamples>, allowed: &Allowed) -> NextWeights {
+pub(super) fn fit_weights<'a>(
+    intents: impl Iterator<Item = &'a IntentExamples>,
+    allowed: &Allowed,
+    tick: &mut Tick<'_>,
+) -> Result<NextWeights, TrainError> {
     let examples: Vec<&Example> = intents.flat_map(|intent| &intent.steps).collect();
     let of_kind = |kind| examples.iter().copied().filter(move |example| example.step == kind).collect::<Vec<_>>();
-    let [first, later] = StepKind::ALL.map(|kind| fit(&of_kind(kind), kind, allowed));
-    NextWeights { first, later }
+    let first = fit(&of_kind(StepKind::First), StepKind::First, allowed, tick)?;
+    let later = fit(&of_kind(StepKind::Later), StepKind::Later, allowed, tick)?;
+    Ok(NextWeights { first, later })
 }
 
 /// What weights reach on the examples of one intent: means over its steps.
@@ -37,32 +45,37 @@ pub(super) struct IntentScore {
 }
 
 /// Measures weights on every intent, each with weights fitted to the other folds.
-pub(super) fn cross_validated(intents: &[IntentExamples], allowed: &Allowed) -> Vec<IntentScore> {
+pub(super) fn cross_validated(
+    intents: &[IntentExamples],
+    allowed: &Allowed,
+    tick: &mut Tick<'_>,
+) -> Result<Vec<IntentScore>, TrainError> {
     let mut scores = vec![IntentScore::default(); intents.len()];
     for fold in 0..FOLDS {
         let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
-        let weights = fit_weights(others, allowed);
+        let weights = fit_weights(others, allowed, tick)?;
         for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
             scores[at] = score(intent, |example| *weights.of(example.step));
         }
     }
-    scores
+    Ok(scores)
 }
 
 /// Measures the weights that the fold learns online on every intent, each with weights learnt from the other folds.
-pub(super) fn online_cross_validated(intents: &[IntentExamples]) -> Vec<IntentScore> {
+pub(super) fn online_cross_validated(intents: &[IntentExamples], tick: &mut Tick<'_>) -> Result<Vec<IntentScore>, TrainError> {
     let mut scores = vec![IntentScore::default(); intents.len()];
     for fold in 0..FOLDS {
         let mut logit = Logit::default();
         let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
-        for example in others.flat_map(|intent| &intent.steps) {
-            logit.learn(example);
+        for intent in others {
+            tick()?;
+            intent.steps.iter().for_each(|example| logit.learn(example));
         }
         for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
             scores[at] = score(intent, |example| *logit.weights(example.step));
         }
     }
-    scores
+    Ok(scores)
 }
 
 /// The score of one intent under the weights that `weights` gives for each example.
@@ -91,11 +104,12 @@ pub(super) fn rank_of_call(example: &Example, values: &[f64]) -> Option<usize> {
 }
 
 /// The most likely weights, given the prior and the examples.
-fn fit(examples: &[&Example], kind: StepKind, allowed: &Allowed) -> Weights {
+fn fit(examples: &[&Example], kind: StepKind, allowed: &Allowed, tick: &mut Tick<'_>) -> Result<Weights, TrainError> {
     let prior = Signal::ALL.map(|signal| signal.prior(kind));
     let used: Vec<usize> = (0..SIGNALS).filter(|at| allowed[*at]).collect();
     let mut weights: Weights = std::array::from_fn(|at| if allowed[at] { prior[at] } else { 0.0 });
     for _ in 0..STEPS {
+        tick()?;
         let mut gradient: Vec<f64> = used.iter().map(|at| PRECISION * (weights[*at] - prior[*at])).collect();
         let mut curvature: Vec<Vec<f64>> = used.iter().map(|_| vec![0.0; used.len()]).collect();
         for (at, row) in curvature.iter_mut().enumerate() {
@@ -112,7 +126,7 @@ fn fit(examples: &[&Example], kind: StepKind, allowed: &Allowed) -> Weights {
             break;
         }
     }
-    weights
+    Ok(weights)
 }
 
 /// Adds the gradient and the curvature of one example's loss. An example is weighed by the probability that it is no outlier, as in

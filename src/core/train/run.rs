@@ -8,8 +8,7 @@ use super::data::TrainingData;
 use super::discover::DiscoverFit;
 use super::examples::{Held, IntentExamples};
 use super::shgat::{Failure, ShgatRuns};
-use super::switch::Switch;
-use super::{TrainObserver, TrainProgress, TrainSettings};
+use super::{TrainObserver, TrainProgress, TrainSettings, TrainStep};
 use crate::event::ModelPart;
 use crate::predict::signals::Signal;
 use crate::rank::blend::DiscoverSignal;
@@ -52,7 +51,7 @@ pub(super) fn train_all<'a>(
     let mut held = Held::choose(state, &data);
     let mut challengers = Vec::new();
     for part in ModelPart::ALL.into_iter().filter(|part| settings.parts.contains(part)) {
-        let observe = &mut |progress| observer(TrainProgress { part, progress });
+        let observe = &mut |progress| observer(TrainStep::Epoch(TrainProgress { part, progress }));
         match part {
             ModelPart::Head => challengers.push(train_head(&data, settings, seed, observe, &mut held)?),
             ModelPart::Encoder => challengers.push(train_encoder(&data, settings, seed, observe, &mut held)?),
@@ -60,8 +59,17 @@ pub(super) fn train_all<'a>(
             ModelPart::Ranker => {}
         }
     }
-    let discover = DiscoverFit::new(state, &held);
-    Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state) })
+    let tick = &mut || tick(observer);
+    let discover = DiscoverFit::new(state, &held, tick)?;
+    Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state, tick)? })
+}
+
+/// Tells the observer that a piece of work beside the training loops is done.
+pub(super) fn tick(observer: &mut TrainObserver<'_>) -> Result<(), TrainError> {
+    match observer(TrainStep::Gate) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(TrainError::Stopped),
+    }
 }
 
 pub(super) type Observe<'a> = dyn FnMut(pml_model::Progress) -> ControlFlow<()> + 'a;
@@ -73,27 +81,20 @@ fn train_head(
     observe: &mut Observe<'_>,
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
+    let named = settings.named(ModelPart::Head);
     let settings = &settings.head;
     let (trained, report) = IntentHead::train(&data.set, settings, seed, observe)?;
     if report.epochs > 0 {
         let parts = (CROSS_FIT_PARTS, report.epochs);
         IntentHead::cross_fit(&data.set, settings, parts, seed, observe, &mut |run, scores| held.add_head(run, scores))?;
     }
-    let settings = [
-        ("learning_rate", settings.learning_rate.to_string()),
-        ("decay", settings.decay.to_string()),
-        ("dropout", settings.dropout.to_string()),
-        ("batch", settings.batch.to_string()),
-        ("epochs_max", settings.epochs_max.to_string()),
-        ("failed_weight", settings.failed_weight.to_string()),
-    ];
     Ok(Challenger {
         part: ModelPart::Head,
         signals: &[Signal::IntentHead],
         discover: &[DiscoverSignal::Head],
         bytes: trained.to_bytes(),
         report,
-        settings: named(settings),
+        settings: named,
         failure: None,
     })
 }
@@ -105,6 +106,7 @@ fn train_encoder(
     observe: &mut Observe<'_>,
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
+    let named = settings.named(ModelPart::Encoder);
     let settings = &settings.encoder;
     let (encoder, report) = Encoder::train(&data.set, settings, seed, observe)?;
     if report.epochs > 0 {
@@ -112,20 +114,13 @@ fn train_encoder(
         let mut keep = |run: usize, calls: usize, next: &pml_model::Next| held.add_next(run, calls, next);
         Encoder::cross_fit(&data.set, settings, parts, seed, observe, &mut keep)?;
     }
-    let settings = [
-        ("learning_rate", settings.learning_rate.to_string()),
-        ("decay", settings.decay.to_string()),
-        ("dropout", settings.dropout.to_string()),
-        ("batch", settings.batch.to_string()),
-        ("epochs_max", settings.epochs_max.to_string()),
-    ];
     Ok(Challenger {
         part: ModelPart::Encoder,
         signals: &[Signal::Recurrent],
         discover: &[],
         bytes: encoder.to_bytes(),
         report,
-        settings: named(settings),
+        settings: named,
         failure: None,
     })
 }
@@ -138,6 +133,7 @@ fn train_shgat(
     observe: &mut Observe<'_>,
     held: &mut Held,
 ) -> Result<Challenger, TrainError> {
+    let named = settings.named(ModelPart::Shgat);
     let settings = &settings.shgat;
     let (bytes, report, failure) = match ShgatRuns::new(state, data, settings, seed).train(observe, held) {
         Ok((bytes, report)) if bytes.len() as u64 > PARAMETERS_MAX => {
@@ -148,27 +144,13 @@ fn train_shgat(
         Err(Failure::Training(error)) => return Err(error),
         Err(Failure::Hypergraph(error)) => (Vec::new(), Report::default(), Some(error.to_string())),
     };
-    let settings = [
-        ("learning_rate", settings.learning_rate.to_string()),
-        ("decay", settings.decay.to_string()),
-        ("batch", settings.batch.to_string()),
-        ("epochs_max", settings.epochs.to_string()),
-        ("failure_weight", settings.failure_weight.to_string()),
-        ("calibration", settings.calibration.to_string()),
-        ("patience", settings.patience.to_string()),
-        ("without", Switch::names_off(&settings.switches)),
-    ];
     Ok(Challenger {
         part: ModelPart::Shgat,
         signals: &[Signal::TargetMass, Signal::Shgat],
         discover: &[DiscoverSignal::Mass, DiscoverSignal::Shgat],
         bytes,
         report,
-        settings: named(settings),
+        settings: named,
         failure,
     })
-}
-
-fn named<const N: usize>(settings: [(&str, String); N]) -> Vec<(String, String)> {
-    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -5,6 +5,8 @@
 //! chosen on a part of the intents that is held out. For the held-out scores, the parameters come from the half of the folds that the
 //! intent is not in, the hypergraph from all folds but its own.
 
+use std::collections::BTreeSet;
+
 use pml_model::shgat::{HypergraphError, Parameters, Part, Priorities, Settings, Shape, Trace, Trained, train};
 use pml_model::{Progress, Report, Stage, TrainError};
 
@@ -12,6 +14,7 @@ use super::data::TrainingData;
 use super::examples::Held;
 use super::run::Observe;
 use crate::memory::CallSequence;
+use crate::predict::shgat::bytes::rounded;
 use crate::predict::shgat::capability_graph::CapabilityGraph;
 use crate::predict::shgat::{ShgatModel, TargetScores, scorer};
 use crate::state::State;
@@ -77,7 +80,7 @@ impl<'a> ShgatRuns<'a> {
         if self.state.memory.len() < INTENTS_MIN || self.data.set.texts.is_empty() {
             return Ok((Vec::new(), report));
         }
-        let mut priorities = Priorities::default();
+        let mut priorities = self.starting_priorities();
         let chosen = self.choose_epochs(&mut priorities, observe)?;
         report.examples = chosen.traces;
         report.skipped = chosen.refused.no_path + chosen.refused.unknown_node + chosen.refused.no_vector;
@@ -88,7 +91,8 @@ impl<'a> ShgatRuns<'a> {
             return Ok((Vec::new(), report));
         }
         let folds = self.folds(|_| true)?;
-        let trained = self.fit(&folds, report.epochs, &mut priorities.clone(), Stage::Fit, observe)?;
+        let mut left = priorities.clone();
+        let trained = self.fit(&folds, report.epochs, &mut left, Stage::Fit, observe)?;
         report.loss = trained.losses.last().copied().unwrap_or(0.0);
         for half in [0..FOLDS / 2, FOLDS / 2..FOLDS] {
             let stage = Stage::CrossFit { part: half.start };
@@ -98,8 +102,17 @@ impl<'a> ShgatRuns<'a> {
             }
         }
         let graph = CapabilityGraph::new(self.state, &self.data.set.tools, &|_| true)?;
-        let model = ShgatModel { parameters: trained.parameters, switches: self.settings.switches, graph };
+        let priorities = left.iter().map(|(trace, priority)| (trace, rounded(priority))).collect();
+        let model = ShgatModel { parameters: trained.parameters, switches: self.settings.switches, graph, priorities };
         Ok((model.to_bytes(), report))
+    }
+
+    /// The priorities that the version that serves left for the runs that are still remembered.
+    pub(super) fn starting_priorities(&self) -> Priorities {
+        let remembered: BTreeSet<u128> = self.runs.iter().map(|(sequence, _)| u128::from(sequence.seq.0)).collect();
+        let mut priorities = self.state.predictor.parts.priorities();
+        priorities.retain(|trace| remembered.contains(&trace));
+        priorities
     }
 
     /// Trains on most intents, until the others are no longer ranked better.

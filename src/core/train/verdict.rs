@@ -1,12 +1,14 @@
 //! The verdict on a training run: which parts help, whether the ranker with them is better than what serves, and what is recorded.
 
-use super::TrainedPart;
+use pml_model::TrainError;
+
 use super::baselines::BASELINES;
 use super::discover::{DiscoverFit, DiscoverVerdict};
 use super::examples::IntentExamples;
 use super::fit::{Allowed, IntentScore, cross_validated, fit_weights, online_cross_validated, score};
 use super::gate::{INTENTS_MIN, Paired};
 use super::run::{Challenger, TrainingResult};
+use super::{Tick, TrainedPart};
 use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
 use crate::graph::Node;
 use crate::predict::lesson::{HeldOutScores, examples};
@@ -58,23 +60,24 @@ impl Comparison {
 impl TrainingResult<'_> {
     /// Decides about every part, then about the ranker with the accepted parts; if that is not better than what serves, nothing is
     /// accepted.
-    pub(super) fn decide(mut self) -> Vec<TrainedPart> {
+    pub(super) fn decide(mut self, tick: &mut Tick<'_>) -> Result<Vec<TrainedPart>, TrainError> {
         let mut discover = self.discover.take();
         let mut allowed = [true; SIGNALS];
         for signal in PART_SIGNALS {
             allowed[signal as usize] = false;
         }
-        let mut scores = cross_validated(&self.examples, &allowed);
+        let mut scores = cross_validated(&self.examples, &allowed, tick)?;
         let mut verdicts = Vec::new();
         for challenger in &self.challengers {
-            verdicts.push(self.judge(challenger, &mut allowed, &mut scores, discover.as_mut()));
+            verdicts.push(self.judge(challenger, &mut allowed, &mut scores, discover.as_mut(), tick)?);
         }
-        let (next_accepted, next_reason) = self.judge_ranker(&scores);
+        let (next_accepted, next_reason) = self.judge_ranker(&scores, tick)?;
         let accepted = |verdict: &PartVerdict| (verdict.helps_next && next_accepted) || verdict.helps_discover;
         let served = self.challengers.iter().zip(&verdicts).filter(|(_, verdict)| accepted(verdict));
+        let next = if next_accepted { Some(fit_weights(self.examples.iter(), &allowed, tick)?) } else { None };
         let ranker = RankerWeights {
             requires: served.map(|(challenger, _)| challenger.version()).collect(),
-            next: next_accepted.then(|| fit_weights(self.examples.iter(), &allowed)),
+            next,
             discover: discover.as_ref().and_then(DiscoverFit::weights),
         };
         let ranker_accepted = next_accepted || ranker.discover.is_some();
@@ -95,7 +98,7 @@ impl TrainingResult<'_> {
             part.event.skipped = challenger.report.skipped as u64;
             part
         };
-        self.challengers.iter().zip(verdicts).map(part).chain([ranker]).collect()
+        Ok(self.challengers.iter().zip(verdicts).map(part).chain([ranker]).collect())
     }
 
     /// Whether a part helps on intents that it has not seen. If so, its signals are allowed from now on.
@@ -105,7 +108,8 @@ impl TrainingResult<'_> {
         allowed: &mut Allowed,
         scores: &mut Vec<IntentScore>,
         discover: Option<&mut DiscoverFit>,
-    ) -> PartVerdict {
+        tick: &mut Tick<'_>,
+    ) -> Result<PartVerdict, TrainError> {
         let report = &challenger.report;
         let mut metrics = Vec::new();
         for (name, value) in [("validation.before", report.validation_before), ("validation.after", report.validation)] {
@@ -117,13 +121,13 @@ impl TrainingResult<'_> {
                 (None, Some(_)) => "training did not improve it on held-out runs".to_owned(),
                 (None, None) => format!("fewer than {INTENTS_MIN} distinct intents with vectors"),
             };
-            return PartVerdict { helps_next: false, helps_discover: false, reason, metrics };
+            return Ok(PartVerdict { helps_next: false, helps_discover: false, reason, metrics });
         }
         let mut with = *allowed;
         for signal in challenger.signals {
             with[*signal as usize] = true;
         }
-        let scores_with = cross_validated(&self.examples, &with);
+        let scores_with = cross_validated(&self.examples, &with, tick)?;
         let next = Comparison::new(&scores_with, scores);
         metrics.extend(mean_metrics("next.without", scores));
         metrics.extend(mean_metrics("next.with", &scores_with));
@@ -134,31 +138,31 @@ impl TrainingResult<'_> {
         let mut reason = format!("next: {}", next.describe());
         let mut helps_discover = false;
         if let Some(discover) = discover.filter(|_| !challenger.discover.is_empty()) {
-            let DiscoverVerdict { comparison, quality } = discover.judge(challenger.discover);
+            let DiscoverVerdict { comparison, quality } = discover.judge(challenger.discover, tick)?;
             let Paired { mean, error, n } = comparison;
             helps_discover = comparison.is_better();
             metrics.push(metric("discover.quality.with", quality[0], n));
             metrics.push(metric("discover.quality.without", quality[1], n));
             reason = format!("{reason}; discover: recall@5 + reciprocal rank {mean:+.4} +- {error:.4} on {n} intents");
         }
-        PartVerdict { helps_next, helps_discover, reason, metrics }
+        Ok(PartVerdict { helps_next, helps_discover, reason, metrics })
     }
 
     /// Whether the ranker that was cross-validated to `scores` is better than what serves and not worse than the baselines.
-    fn judge_ranker(&self, scores: &[IntentScore]) -> (bool, String) {
+    fn judge_ranker(&self, scores: &[IntentScore], tick: &mut Tick<'_>) -> Result<(bool, String), TrainError> {
         let reciprocal_ranks: Vec<f64> = scores.iter().map(|score| score.reciprocal_rank).collect();
         for baseline in &BASELINES {
             let plain: Vec<f64> = self.examples.iter().map(|intent| baseline.reciprocal_rank(intent)).collect();
             if Paired::new(&reciprocal_ranks, &plain).is_worse() {
-                return (false, format!("worse than the baseline '{}'", baseline.name));
+                return Ok((false, format!("worse than the baseline '{}'", baseline.name)));
             }
         }
-        let (champion, known) = self.champion_scores();
+        let (champion, known) = self.champion_scores(tick)?;
         let comparable: Vec<IntentScore> = known.iter().map(|at| scores[*at]).collect();
         let comparison = Comparison::new(&comparable, &champion);
         let against = if self.serves_trained_ranker() { "the version that serves" } else { "the weights learnt online" };
         let verdict = if comparison.is_better() { "better" } else { "not better" };
-        (comparison.is_better(), format!("{verdict} than {against}: {}", comparison.describe()))
+        Ok((comparison.is_better(), format!("{verdict} than {against}: {}", comparison.describe())))
     }
 
     fn serves_trained_ranker(&self) -> bool {
@@ -167,18 +171,20 @@ impl TrainingResult<'_> {
 
     /// What serves now, on the intents that it has not been fitted to, and the positions of those among the examples. The weights
     /// learnt online were fitted to all intents, so the way they are learnt is cross-validated instead.
-    fn champion_scores(&self) -> (Vec<IntentScore>, Vec<usize>) {
+    fn champion_scores(&self, tick: &mut Tick<'_>) -> Result<(Vec<IntentScore>, Vec<usize>), TrainError> {
         if !self.serves_trained_ranker() {
-            return (online_cross_validated(&self.examples), (0..self.examples.len()).collect());
+            return Ok((online_cross_validated(&self.examples, tick)?, (0..self.examples.len()).collect()));
         }
         let versions = ModelPart::ALL.iter().filter_map(|part| self.state.trained.current(*part));
         let unseen_from = versions.map(|version| version.run.event.intents_end).max().unwrap_or(0);
         let unseen: Vec<usize> = (0..self.examples.len()).filter(|at| self.examples[*at].number >= unseen_from).collect();
-        let served = |at: &usize| {
+        let mut scores = Vec::new();
+        for at in &unseen {
+            tick()?;
             let served = served_examples(self.state, self.examples[*at].number);
-            score(&served, |example| *self.state.predictor.weights(example.step))
-        };
-        (unseen.iter().map(served).collect(), unseen)
+            scores.push(score(&served, |example| *self.state.predictor.weights(example.step)));
+        }
+        Ok((scores, unseen))
     }
 
     fn baseline_metrics(&self) -> impl Iterator<Item = ModelMetric> {

@@ -1,4 +1,4 @@
-//! `POST /v1/discover`, `/v1/predict`, `/v1/explain`, `/v1/search_tools`, `/v1/search_capabilities`: questions about an intent.
+//! `POST /v1/discover`, `/v1/predict`, `/v1/score`, `/v1/explain`, `/v1/search_tools`, `/v1/search_capabilities`: questions about an intent.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Json, block};
@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::Gateway;
 use super::error::ApiError;
 use crate::ask::{
-    AskError, Asker, DiscoverRequest, ExplainRequest, PredictRequest, SearchCapabilitiesRequest, SearchToolsRequest,
+    AskError, Asker, DiscoverRequest, ExplainRequest, PredictRequest, ScoreRequest, SearchCapabilitiesRequest,
+    SearchToolsRequest,
 };
 
 pub(super) async fn discover(request: Json<DiscoverRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
@@ -16,6 +17,10 @@ pub(super) async fn discover(request: Json<DiscoverRequest>, gateway: Data<Gatew
 
 pub(super) async fn predict(request: Json<PredictRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     answer(&gateway, |asker| asker.predict(request.into_inner())).await
+}
+
+pub(super) async fn score(request: Json<ScoreRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    answer(&gateway, |asker| asker.score(request.into_inner())).await
 }
 
 pub(super) async fn explain(request: Json<ExplainRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {

@@ -119,6 +119,14 @@ fn questions() -> Value {
             "only": {"enum": ["all", "tool", "capability"], "default": "all"},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
         }), &[])},
+        "/v1/score": {"post": ask("How likely the intent asks for each tool and capability, on one scale, and how likely a path succeeds", &json!({
+            "intent": {"type": "string"},
+            "only": {"enum": ["all", "tool", "capability"], "default": "all"},
+            "level": {"type": "integer", "minimum": 0, "description": "Only capabilities of this level; 0 holds those that contain tools only."},
+            "by_level": {"type": "boolean", "default": false, "description": "The best capabilities of every level, in `levels`."},
+            "path": {"type": "array", "items": {"type": "string"}, "description": "Calls in order, whose success is predicted."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10},
+        }), &["intent"])},
         "/v1/explain": {"post": ask("Why an outcome was predicted, with the records that it was learnt from", &json!({
             "prediction": {"type": "string", "description": "A prediction that was served; its question is asked again."},
             "intent": {"type": "string", "default": ""},

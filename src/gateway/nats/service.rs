@@ -27,9 +27,10 @@ struct AnswerContext {
 type Answer = fn(&AnswerContext, &Value) -> Result<Value, Refused>;
 
 /// The questions, each with the function that answers it.
-const QUESTIONS: [(&str, Answer); 10] = [
+const QUESTIONS: [(&str, Answer); 11] = [
     ("discover", |context, asked| Ok(json!(context.asker.discover(question(asked)?)?))),
     ("predict", |context, asked| Ok(json!(context.asker.predict(question(asked)?)?))),
+    ("score", |context, asked| Ok(json!(context.asker.score(question(asked)?)?))),
     ("explain", |context, asked| Ok(json!(context.asker.explain(question(asked)?)?))),
     ("models", |context, _| Ok(json!(models(&context.views.current(), None)))),
     ("search_tools", |context, asked| Ok(json!(context.asker.search_tools(question(asked)?)?))),
@@ -112,4 +113,23 @@ fn problem(code: usize, mut status: String) -> Error {
     // The text may quote the question.
     Redactor::builtin().clean(&mut status);
     Error { code, status }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_schema_and_the_documentation_list_the_questions() {
+        let document: Value = serde_saphyr::from_str(include_str!("../../../schemas/asyncapi.yaml")).unwrap();
+        let listed = document["channels"]["question"]["parameters"]["question"]["enum"].as_array().unwrap();
+        let listed: BTreeSet<&str> = listed.iter().filter_map(Value::as_str).collect();
+        assert_eq!(listed, QUESTIONS.iter().map(|(name, _)| *name).collect());
+        let table = include_str!("../../../docs/nats.md").lines().find(|line| line.contains("q.<question>")).unwrap();
+        for (name, _) in QUESTIONS {
+            assert!(table.contains(name), "docs/nats.md: '{name}' is not in the table of subjects");
+        }
+    }
 }

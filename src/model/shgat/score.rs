@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 
 use super::Switches;
 use super::batch::tools_below;
@@ -11,8 +11,7 @@ use super::forward::Enriched;
 use super::hypergraph::{Hypergraph, Node, number};
 use super::logits::{fixed_logits, normalise};
 use super::parameters::Parameters;
-use super::product::times;
-use super::real::{Real, dot};
+use super::real::{Real, add_scaled, dot};
 use super::weights::ScoreWeights;
 
 /// The probability of a node for which nothing is known, and of an empty path.
@@ -28,6 +27,8 @@ pub struct Scored {
     pub level: Option<usize>,
     /// The probability that the intent asks for this node.
     pub score: f32,
+    /// Its logit, which orders also scores that are rounded to 1.
+    pub logit: f32,
     /// The parts of the three heads (semantic, structure, temporal) in the logit of the score.
     pub heads: [f32; 3],
 }
@@ -73,6 +74,16 @@ impl Scorer {
         }
     }
 
+    /// The length of an intent.
+    pub fn dim(&self) -> usize {
+        self.weights.projection.nrows()
+    }
+
+    /// The number of tools that have a score.
+    pub const fn tools(&self) -> usize {
+        self.tool_levels.len()
+    }
+
     /// Whether a node can be scored.
     pub const fn has(&self, node: Node) -> bool {
         match node {
@@ -96,7 +107,7 @@ impl Scorer {
         self.score_top_tools(intent, usize::MAX)
     }
 
-    /// The `count` best tools, the best first. Less work than ranking all of them.
+    /// The `count` best tools and those whose logit equals that of the last, the best first. Less work than ranking all of them.
     pub fn score_top_tools(&self, intent: &[f32], count: usize) -> Vec<Scored> {
         let rows: Vec<u32> = (0..number(self.tool_levels.len())).collect();
         let scored = self.tools.rank(&rows, count, &self.project(intent), &self.weights);
@@ -132,28 +143,44 @@ impl Scorer {
 
     /// The probability that a path of nodes succeeds: the mean of their scores, in which later nodes count more.
     pub fn predict_path_success(&self, intent: &[f32], path: &[Node]) -> f32 {
+        path_success(self.score_nodes(intent, path).into_iter())
+    }
+
+    /// The scores of some nodes, one half for one that is not known.
+    pub fn score_nodes(&self, intent: &[f32], nodes: &[Node]) -> Vec<f32> {
         let query = self.project(intent);
-        path_success(path.iter().map(|node| match *node {
+        let score = |node: &Node| match *node {
             _ if !self.has(*node) => UNKNOWN,
             Node::Tool(row) => self.tools.logit(row, &query, &self.weights).sigmoid(),
             Node::Capability(row) => self.capabilities.logit(row, &query, &self.weights).sigmoid(),
-        }))
+        };
+        nodes.iter().map(score).collect()
     }
 
     /// For every tool the probability that the target capability contains it: the softmax over capabilities, each giving its share to
     /// all tools it comes down to.
     pub fn target_mass(&self, intent: &[f32]) -> Vec<f32> {
+        let mut mass = vec![0.0; self.tool_levels.len()];
+        for (share, tools) in self.target_shares(intent).iter().zip(&self.tools_below) {
+            for tool in tools {
+                mass[*tool as usize] += share;
+            }
+        }
+        mass
+    }
+
+    /// For every capability the probability that it is the target: the softmax over capabilities.
+    pub fn target_shares(&self, intent: &[f32]) -> Vec<f32> {
         let logits = self.capabilities.logits(&self.project(intent), &self.weights);
         let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let grown: Vec<f32> = logits.iter().map(|logit| (logit - highest).exp()).collect();
         let total: f32 = grown.iter().sum();
-        let mut mass = vec![0.0; self.tool_levels.len()];
-        for (grown, tools) in grown.iter().zip(&self.tools_below) {
-            for tool in tools {
-                mass[*tool as usize] += grown / total;
-            }
-        }
-        mass
+        grown.into_iter().map(|grown| grown / total).collect()
+    }
+
+    /// The tools that a capability comes down to, ascending.
+    pub fn tools_below(&self, capability: usize) -> &[u32] {
+        &self.tools_below[capability]
     }
 
     fn score_capabilities(&self, intent: &[f32], wanted: impl Fn(usize) -> bool) -> Vec<Scored> {
@@ -164,9 +191,15 @@ impl Scorer {
     }
 
     /// The projected intent, of length one.
+    ///
+    /// Row by row: a matrix product copies the matrix into blocks first, which for one intent costs more than the product.
     fn project(&self, intent: &[f32]) -> Vec<f32> {
-        let intent = ArrayView2::from_shape((1, intent.len()), intent).expect("one row");
-        let mut query = times(intent, self.weights.projection.view(), 1).into_raw_vec_and_offset().0;
+        let projection = &self.weights.projection;
+        assert_eq!(intent.len(), projection.nrows(), "an intent has the length of the vectors");
+        let mut query = vec![0.0; projection.ncols()];
+        for (value, row) in intent.iter().zip(projection.rows()) {
+            add_scaled(&mut query, *value, row.to_slice().expect("rows in order"));
+        }
         normalise(&mut query);
         query
     }
@@ -199,7 +232,7 @@ impl Kind {
             let logit = logits[row];
             let structure = weights.factor(1) * self.heads.structure[row];
             let temporal = weights.factor(2) * self.heads.temporal[row];
-            Parts { score: logit.sigmoid(), heads: [logit - self.fixed[row], structure, temporal] }
+            Parts { score: logit.sigmoid(), logit, heads: [logit - self.fixed[row], structure, temporal] }
         };
         ranked.into_iter().map(|row| (row, parts(row))).collect()
     }
@@ -208,17 +241,18 @@ impl Kind {
 /// A score and what it is made of.
 struct Parts {
     score: f32,
+    logit: f32,
     heads: [f32; 3],
 }
 
 impl Parts {
     const fn of(&self, node: Node, level: Option<usize>) -> Scored {
-        Scored { node, level, score: self.score, heads: self.heads }
+        Scored { node, level, score: self.score, logit: self.logit, heads: self.heads }
     }
 }
 
-/// The rows of the best logits, at most `count`, the best first: by logit, which unlike its sigmoid is never rounded to 1; equal ones by
-/// `semantic` part, then by row.
+/// The rows of the `count` best logits and of those equal to the last, the best first: by logit, which unlike its sigmoid is never
+/// rounded to 1; equal ones by `semantic` part, then by row.
 fn best(rows: &[u32], logits: &[f32], count: usize, semantic: impl Fn(usize) -> f32) -> Vec<usize> {
     // One number per node sorts several times faster than the nodes: the logit in an order of whole numbers, then the place.
     let descending = |logit: f32| {
@@ -226,9 +260,11 @@ fn best(rows: &[u32], logits: &[f32], count: usize, semantic: impl Fn(usize) -> 
         u64::from(if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits })
     };
     let mut order: Vec<u64> = rows.iter().map(|row| descending(logits[*row as usize]) << 32 | u64::from(*row)).collect();
+    if count == 0 {
+        return Vec::new();
+    }
     if count < order.len() {
-        // Equal logits at the cut stay together until they are in order.
-        let (_, last, _) = order.select_nth_unstable(count);
+        let (_, last, _) = order.select_nth_unstable(count - 1);
         let last = *last >> 32;
         order.retain(|key| key >> 32 <= last);
     }
@@ -240,7 +276,6 @@ fn best(rows: &[u32], logits: &[f32], count: usize, semantic: impl Fn(usize) -> 
         ranked[start..start + equal.len()].sort_by(|a, b| semantic(*b).total_cmp(&semantic(*a)));
         start += equal.len();
     }
-    ranked.truncate(count);
     ranked
 }
 

@@ -3,19 +3,24 @@
 //! ```text
 //! format u8 | switches u8 | parameters: length u32, bytes | tools u32, 3 features each
 //! | hyperedges u32, each: positions, member tools, member rows (length u32, u32 ...) | 2 features | vector
+//! | traces u32, each: position of its record u64, priority
 //! ```
 //!
-//! Features and vectors take two bytes per value: the upper half of an f32. They are rounded before training ([`rounded`]), so that
+//! Features, vectors and priorities take two bytes per value: the upper half of an f32. They are rounded before training ([`rounded`]), so that
 //! what is served has the bits of what was trained.
 
 use ndarray::Array2;
-use pml_model::shgat::{CapabilityFeatures, Features, Hypergraph, Node as Row, Parameters, Switches, ToolFeatures, Vectors};
+use pml_model::shgat::{
+    CapabilityFeatures, Features, Hypergraph, Node as Row, Parameters, Priorities, Switches, ToolFeatures, Vectors,
+};
 
 use super::ShgatModel;
 use super::capability_graph::CapabilityGraph;
 
 /// The first byte. Another layout gets the next number.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The layout without the traces, which is still read.
+const FORMAT_WITHOUT_TRACES: u8 = 1;
 
 /// The nearest value whose lower half is 0.
 pub(crate) fn rounded(value: f32) -> f32 {
@@ -41,6 +46,11 @@ impl ShgatModel {
             }
             push_values(&mut bytes, [features.capabilities[row].hypergraph_page_rank, features.capabilities[row].recency]);
             push_values(&mut bytes, vectors.capabilities.row(row).iter().copied());
+        }
+        push_number(&mut bytes, self.priorities.iter().count());
+        for (trace, priority) in self.priorities.iter() {
+            bytes.extend_from_slice(&u64::try_from(trace).expect("a position has 64 bits").to_le_bytes());
+            push_values(&mut bytes, [priority]);
         }
         bytes
     }
@@ -75,7 +85,12 @@ impl ShgatModel {
         let vectors = Vectors { tools: Array2::zeros((0, dim)), capabilities: capabilities_matrix };
         let features = Features { tools, capabilities };
         let graph = CapabilityGraph { graph, vectors, features, positions };
-        (head[0] == FORMAT && reader.0.is_empty()).then_some(Self { parameters, switches: switches(head[1]), graph })
+        let priorities = match head[0] {
+            FORMAT => reader.priorities()?,
+            FORMAT_WITHOUT_TRACES => Priorities::default(),
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(Self { parameters, switches: switches(head[1]), graph, priorities })
     }
 }
 
@@ -124,6 +139,17 @@ impl<'a> Reader<'a> {
         let length = self.number()?;
         let (values, _) = self.take(length.checked_mul(4)?)?.as_chunks::<4>();
         Some(values.iter().map(|value| u32::from_le_bytes(*value)).collect())
+    }
+
+    fn priorities(&mut self) -> Option<Priorities> {
+        let traces = self.number()?;
+        let mut trace = || {
+            let (position, rest) = self.0.split_first_chunk()?;
+            self.0 = rest;
+            let [priority] = self.values()?;
+            Some((u128::from(u64::from_le_bytes(*position)), priority))
+        };
+        (0..traces).map(|_| trace()).collect()
     }
 
     fn values<const N: usize>(&mut self) -> Option<[f32; N]> {

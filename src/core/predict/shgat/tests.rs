@@ -24,7 +24,8 @@ fn model() -> (ShgatModel, Array2<f32>) {
     let graph = CapabilityGraph { graph, vectors, features, positions };
     let parameters = Parameters::new(Shape::new(DIM, 4), graph.graph.level_count());
     let switches = Switches { temporal: false, ..Switches::default() };
-    (ShgatModel { parameters, switches, graph }, tools)
+    let priorities = [(7, rounded(0.3)), (u128::from(u64::MAX), 1.0)].into_iter().collect();
+    (ShgatModel { parameters, switches, graph, priorities }, tools)
 }
 
 fn intent(seed: u64) -> Vec<f32> {
@@ -38,6 +39,7 @@ fn bytes_convert_back_to_the_same_scores_and_damage_is_noticed() {
     let bytes = model.to_bytes();
     let again = ShgatModel::from_bytes(&bytes).unwrap();
     assert_eq!(again.to_bytes(), bytes);
+    assert_eq!(again.priorities, model.priorities);
     let (before, after) = (scorer(&model.graph, &model.parameters, model.switches), again.scorer(&tools));
     for seed in 0..5 {
         let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
@@ -47,6 +49,19 @@ fn bytes_convert_back_to_the_same_scores_and_damage_is_noticed() {
     for length in (0..bytes.len()).step_by(97) {
         assert!(ShgatModel::from_bytes(&bytes[..length]).is_none(), "cut at {length}");
     }
+}
+
+#[test]
+fn the_layout_without_traces_is_still_read() {
+    let (mut model, _) = model();
+    model.priorities = Priorities::default();
+    let mut bytes = model.to_bytes();
+    bytes.truncate(bytes.len() - 4);
+    bytes[0] = 1;
+    let read = ShgatModel::from_bytes(&bytes).unwrap();
+    assert_eq!((read.priorities, read.graph.positions), (model.priorities, model.graph.positions));
+    bytes[0] = 3;
+    assert!(ShgatModel::from_bytes(&bytes).is_none());
 }
 
 /// ALGORITHMS 9: what training predicts for a path is what is served for it.
