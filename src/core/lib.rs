@@ -6,7 +6,7 @@
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,
 //! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
-//! intent), `predict` (the next call).
+//! intent), `predict` (the next call), `paths` (hyperpaths, prerequisites, DAGs).
 
 pub(crate) mod hash;
 pub mod id;
@@ -33,5 +33,6 @@ pub mod digest;
 pub mod seen;
 pub mod state;
 
+pub mod paths;
 pub mod predict;
 pub mod rank;
