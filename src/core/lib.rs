@@ -36,3 +36,6 @@ pub mod state;
 pub mod paths;
 pub mod predict;
 pub mod rank;
+
+#[cfg(test)]
+mod given;

@@ -19,7 +19,11 @@ fn count(value: u64) -> f64 {
     value as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, at most 1e6 * ln(2^64) / smallest weight")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positive, at most 1e6 * ln(2^64) / smallest weight"
+)]
 fn whole(value: f64) -> u64 {
     value.round() as u64
 }

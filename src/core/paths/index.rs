@@ -186,3 +186,77 @@ pub(super) fn is_removed(state: &State, node: Node) -> bool {
         NodeKind::Capability(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::given::History;
+
+    const TOOLS: [&str; 6] = ["a:a", "b:b", "c:c", "d:d", "e:e", "f:f"];
+
+    /// One line of a random history. Steps depend on earlier ones only.
+    fn line() -> impl Strategy<Value = String> {
+        let step = (0..TOOLS.len(), proptest::option::of(0_usize..4), proptest::bool::weighted(0.9));
+        let steps = proptest::collection::vec(step, 1..5).prop_map(|steps| {
+            let name = |at: usize| format!("{}#{at}", TOOLS[steps[at].0]);
+            let told = |(at, (_, on, success)): (usize, &(usize, Option<usize>, bool))| {
+                let uses = on.filter(|on| *on < at).map_or(String::new(), |on| format!(" < {}", name(on)));
+                format!("{}{}{uses} {at}7ms", name(at), if *success { "" } else { "!" })
+            };
+            steps.iter().enumerate().map(told).collect::<Vec<_>>().join(", ")
+        });
+        let tool = || (0..TOOLS.len()).prop_map(|at| TOOLS[at]);
+        prop_oneof![
+            6 => (any::<bool>(), steps.clone()).prop_map(|(ok, steps)| format!("run {} do it: {steps}", if ok { "ok" } else { "failed" })),
+            2 => (0..3, steps).prop_map(|(number, steps)| format!("declare X{number}: {}", steps.replace('!', ""))),
+            1 => (tool(), tool(), 0..2).prop_map(|(from, to, name)| format!("template t{name}: {from} > {to}")),
+            1 => tool().prop_map(|tool| format!("remove {tool}")),
+            1 => tool().prop_map(|tool| format!("tool {tool} path")),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn following_the_fold_gives_the_index_of_the_state(lines in proptest::collection::vec(line(), 1..25), every in 1_usize..4) {
+            let mut history = History::default();
+            let mut following = PathIndex::default();
+            following.pin(&[0, 1, 2].map(Node::tool).into());
+            for (number, line) in lines.iter().enumerate() {
+                history.line(line);
+                // Some views hold several records.
+                if number % every == 0 || number + 1 == lines.len() {
+                    following.update(&history.state);
+                }
+            }
+            let fresh = PathIndex::from_state(&history.state);
+            prop_assert!(following.hyperedges().edges().eq(fresh.hyperedges().edges()));
+            let tools = u32::try_from(history.state.tools.len()).unwrap();
+            let capabilities = u32::try_from(history.state.capabilities.len()).unwrap();
+            let nodes: Vec<Node> = (0..tools).map(Node::tool).chain((0..capabilities).map(Node::capability)).collect();
+            for node in &nodes {
+                prop_assert_eq!(following.callers(*node), fresh.callers(*node));
+                for source in [0, 1, 2, 3].map(Node::tool) {
+                    prop_assert_eq!(following.path(source, *node), fresh.path(source, *node));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_teaches_nothing_new_touches_only_its_own_hyperedges() {
+        let mut history = History::new("run ok one: a:a, b:b < a:a\nrun ok two: c:c, d:d < c:c");
+        let mut index = PathIndex::from_state(&history.state);
+        let before = index.clone();
+        history.line("run ok one: a:a, b:b < a:a");
+        index.update(&history.state);
+        let costs =
+            |index: &PathIndex| index.hyperedges().edges().map(|(origin, edge)| (origin, edge.cost)).collect::<Vec<_>>();
+        let changed = costs(&before).into_iter().zip(costs(&index)).filter(|(was, now)| was.1 != now.1).count();
+        assert_eq!(changed, 3, "the edge a -> b, the flow a -> b and the whole of the first capability");
+        assert!(costs(&before).into_iter().zip(costs(&index)).all(|(was, now)| now.1 <= was.1), "success never costs more");
+    }
+}

@@ -85,11 +85,7 @@ impl DistanceTree {
     /// Follows changes that all go in one direction; `pairs` already contains them. Touches the nodes whose distance changes and
     /// their neighbours.
     pub fn update(&mut self, pairs: Pairs<'_>, changes: &[PairChange]) {
-        let queue = if changes.iter().any(PairChange::is_increase) {
-            self.raise(pairs, changes)
-        } else {
-            self.lower(changes)
-        };
+        let queue = if changes.iter().any(PairChange::is_increase) { self.raise(pairs, changes) } else { self.lower(changes) };
         self.settle(pairs, queue, None);
     }
 
