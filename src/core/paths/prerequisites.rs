@@ -16,7 +16,7 @@ use crate::graph::Node;
 
 /// Cost of assuming a node that no rule makes; above every real cost.
 const NOT_MADE: u64 = 1 << 40;
-/// Cost of assuming a node that rules make, but only from each other. Higher, so that gaps lie at the ends of chains.
+/// Cost of assuming a node that rules make, but only from each other. They are assumed last, one by one.
 const CIRCULAR: u64 = 1 << 50;
 
 /// How the costs of tails combine.
@@ -104,38 +104,32 @@ struct Settled {
     order: Vec<Node>,
 }
 
+/// Nodes to settle, the cheapest first; of equals the smaller node.
+type Queue = BinaryHeap<Reverse<(u64, Node, Made)>>;
+
 impl Settled {
     fn compute(problem: &Problem, target: Node, measure: Measure) -> Self {
         let mut by_tail: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
-        let mut queue: BinaryHeap<Reverse<(u64, Node, Made)>> = BinaryHeap::new();
-        let mut open: Vec<usize> = Vec::with_capacity(problem.rules.len());
         for (at, rule) in problem.rules.iter().enumerate() {
-            open.push(rule.tails.len());
             for tail in &rule.tails {
                 by_tail.entry(*tail).or_default().push(at);
             }
-            if rule.tails.is_empty() {
-                queue.push(Reverse((rule.cost, rule.head, Made::By(at))));
-            }
         }
-        let heads: BTreeSet<Node> = problem.rules.iter().map(|rule| rule.head).collect();
-        for node in by_tail.keys().filter(|node| **node != target) {
-            let cost = if heads.contains(node) { CIRCULAR } else { NOT_MADE };
-            queue.push(Reverse((cost, *node, Made::Assumed)));
-        }
-        // The target is assumed only if there is no other way at all.
-        queue.push(Reverse((u64::MAX, target, Made::Assumed)));
-        queue.extend(problem.available.iter().map(|node| Reverse((0, *node, Made::Available))));
+        let mut open: Vec<usize> = problem.rules.iter().map(|rule| rule.tails.len()).collect();
+        let mut queue = starts(problem, by_tail.keys().copied().chain([target]));
         let mut settled = Self::default();
-        while let Some(Reverse((cost, node, made))) = queue.pop() {
+        while !settled.reached.contains_key(&target) {
+            let Some(Reverse((cost, node, made))) = queue.pop() else {
+                // What is left needs itself. The first of it has to be there before; the target only if nothing else is left.
+                let first = by_tail.keys().find(|node| **node != target && !settled.reached.contains_key(node));
+                queue.push(Reverse((CIRCULAR, first.copied().unwrap_or(target), Made::Assumed)));
+                continue;
+            };
             if settled.reached.contains_key(&node) {
                 continue;
             }
             settled.reached.insert(node, (cost, made));
             settled.order.push(node);
-            if node == target {
-                break;
-            }
             for &at in by_tail.get(&node).into_iter().flatten() {
                 open[at] -= 1;
                 if open[at] == 0 {
@@ -167,6 +161,16 @@ impl Settled {
         }
         self.order.iter().copied().filter(|node| used.contains(node)).collect()
     }
+}
+
+/// What is there before any rule with tails applies: available nodes, heads that need nothing, and, at a prohibitive cost, those of
+/// `needed` that no rule makes.
+fn starts(problem: &Problem, needed: impl Iterator<Item = Node>) -> Queue {
+    let heads: BTreeSet<Node> = problem.rules.iter().map(|rule| rule.head).collect();
+    let assumed = needed.filter(|node| !heads.contains(node)).map(|node| Reverse((NOT_MADE, node, Made::Assumed)));
+    let alone = problem.rules.iter().enumerate().filter(|(_, rule)| rule.tails.is_empty());
+    let available = problem.available.iter().map(|node| Reverse((0, *node, Made::Available)));
+    available.chain(alone.map(|(at, rule)| Reverse((rule.cost, rule.head, Made::By(at))))).chain(assumed).collect()
 }
 
 #[cfg(test)]
