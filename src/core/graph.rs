@@ -123,8 +123,7 @@ impl ToolGraph {
     /// two graphs share are skipped, so a few changes are found in about O(changes x log edges).
     pub fn changed_edges(&self, earlier: &Self) -> impl Iterator<Item = EdgeKey> {
         earlier.edges.diff(&self.edges).map(|item| match item {
-            DiffItem::Add(key, _) | DiffItem::Update { new: (key, _), .. } => *key,
-            DiffItem::Remove(key, _) => *key,
+            DiffItem::Add(key, _) | DiffItem::Update { new: (key, _), .. } | DiffItem::Remove(key, _) => *key,
         })
     }
 }
