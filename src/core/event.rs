@@ -129,7 +129,7 @@ pub struct Json(Arc<str>);
 
 impl Json {
     /// The caller guarantees that `text` is valid and compact.
-    pub(crate) fn from_valid(text: impl Into<Arc<str>>) -> Self {
+    pub fn from_valid(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 

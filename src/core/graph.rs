@@ -58,7 +58,7 @@ impl Node {
         self.0
     }
 
-    pub(crate) const fn from_bits(bits: u32) -> Self {
+    pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 }

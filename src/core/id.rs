@@ -210,7 +210,7 @@ const CAPABILITY_SERVER: &str = "capability";
 pub struct CapabilityId(u128);
 
 impl CapabilityId {
-    pub(crate) const fn from_bits(bits: u128) -> Self {
+    pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 

@@ -8,7 +8,7 @@
 //! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
 //! intent), `predict` (the next call), `paths` (hyperpaths, prerequisites, DAGs).
 
-pub(crate) mod hash;
+pub mod hash;
 pub mod id;
 pub mod time;
 

@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Applies the computed vector of a text.
-    pub(crate) fn apply_embedding(&mut self, embedding: &EmbeddingComputed) {
+    pub fn apply_embedding(&mut self, embedding: &EmbeddingComputed) {
         self.vectors.apply(embedding);
         if let Some(hash) = TextHash::parse(&embedding.text_hash) {
             self.predictor.corpus.update_vector(hash, &self.tools, &self.memory, &self.vectors);

@@ -39,7 +39,7 @@ macro_rules! for_every_kind {
         }
 
         /// Appends the event's data as JSON, absent members as null. Faster than [`to_json`], for readers that accept nulls.
-        pub(crate) fn write_json(event: &Event, out: &mut Vec<u8>) {
+        pub fn write_json(event: &Event, out: &mut Vec<u8>) {
             let written = match event {
                 $(Event::$kind(data) => serde_json::to_writer(out, &wire::$kind::from(data)),)*
             };
@@ -101,7 +101,7 @@ for_every_kind!(
 );
 
 /// Reads the data of any readable version; old versions are upcast.
-pub(crate) fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Refusal> {
+pub fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Refusal> {
     match (kind, version) {
         (Kind::ToolRegistered, 0) => upcast_tool_registered_v0(parse_json(json)?).map(Event::ToolRegistered),
         _ => from_current_json(kind, json),

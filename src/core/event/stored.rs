@@ -36,7 +36,7 @@ pub fn encode(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
 }
 
 /// Appends the encoded `fact` to `bytes`, so that many records can share one allocation.
-pub(crate) fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: Vec<u8>) -> Vec<u8> {
     let kind = fact.event.kind();
     let header = RecordHeader {
         kind: kind.tag(),

@@ -44,7 +44,7 @@ pub struct ScoredImpression {
 }
 
 /// The sizes of the windows that quality is reported over, in scored predictions.
-pub(crate) const WINDOWS: [usize; 3] = [100, 1_000, 10_000];
+pub const WINDOWS: [usize; 3] = [100, 1_000, 10_000];
 
 /// `ImpressionScores` holds the impressions kept, which of them are open, and the latest scores.
 #[derive(Clone, Debug, Default)]

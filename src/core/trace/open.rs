@@ -31,11 +31,11 @@ fn keep_earlier(slot: &mut Option<Arc<NewRecord>>, fact: &Arc<NewRecord>) {
 /// `OpenStep` holds the facts about one step: its start, its end, or both.
 #[derive(Clone, Debug)]
 pub struct OpenStep {
-    pub(crate) id: StepId,
+    pub id: StepId,
     /// As first reported. Once the step is finished, the tool of that fact counts instead.
-    pub(crate) tool: Callee,
-    pub(crate) started: Option<Stamp>,
-    pub(crate) finished: Option<Arc<NewRecord>>,
+    pub tool: Callee,
+    pub started: Option<Stamp>,
+    pub finished: Option<Arc<NewRecord>>,
 }
 
 impl OpenStep {
@@ -76,10 +76,10 @@ impl OpenStep {
 /// `OpenExecution` holds the facts about one execution that is not closed.
 #[derive(Clone, Debug, Default)]
 pub struct OpenExecution {
-    pub(crate) started: Option<Arc<NewRecord>>,
+    pub started: Option<Arc<NewRecord>>,
     /// Sorted by step id.
-    pub(crate) steps: Vec<OpenStep>,
-    pub(crate) finished: Option<Arc<NewRecord>>,
+    pub steps: Vec<OpenStep>,
+    pub finished: Option<Arc<NewRecord>>,
 }
 
 impl OpenExecution {
