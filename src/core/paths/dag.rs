@@ -47,20 +47,26 @@ impl Dag {
         Self::new(nodes.to_vec(), found)
     }
 
-    /// The DAG of `nodes` with these dependencies, as far as they make no cycle. Of equally strong ones those with the smaller
-    /// positions are kept.
-    pub fn new(nodes: Vec<Node>, mut dependencies: Vec<Dependency>) -> Self {
+    /// The DAG of `nodes` with these dependencies, as far as they make no cycle, without those that follow from others. Of equally
+    /// strong ones those with the smaller positions are kept.
+    pub fn new(nodes: Vec<Node>, dependencies: Vec<Dependency>) -> Self {
+        let mut dag = Self::unreduced(nodes, dependencies);
+        let all = dag.dependencies.clone();
+        let follows = |dependency: &Dependency| {
+            let others = all.iter().filter(|other| other.from == dependency.from && other.to != dependency.to);
+            others.into_iter().any(|other| dag.after[other.to].has(dependency.to))
+        };
+        dag.dependencies.retain(|dependency| !follows(dependency));
+        dag
+    }
+
+    /// The same with the dependencies that follow from others: data may flow along both.
+    pub fn unreduced(nodes: Vec<Node>, mut dependencies: Vec<Dependency>) -> Self {
         let mut after = vec![Bits::new(nodes.len()); nodes.len()];
         dependencies.sort_by(|a, b| b.strength.total_cmp(&a.strength).then((a.from, a.to).cmp(&(b.from, b.to))));
         dependencies.retain(|dependency| add(&mut after, dependency.from, dependency.to));
         dependencies.sort_by_key(|dependency| (dependency.from, dependency.to));
         dependencies.dedup_by_key(|dependency| (dependency.from, dependency.to));
-        let all = dependencies.clone();
-        let follows = |dependency: &Dependency| {
-            let others = all.iter().filter(|other| other.from == dependency.from && other.to != dependency.to);
-            others.into_iter().any(|other| after[other.to].has(dependency.to))
-        };
-        dependencies.retain(|dependency| !follows(dependency));
         Self { nodes, dependencies, after }
     }
 

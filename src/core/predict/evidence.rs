@@ -89,7 +89,7 @@ impl Evidence {
     }
 
     /// The same from vectors of the intent and its clauses, without the intent in `excluded`.
-    pub(super) fn from_vectors(state: &State, whole: Option<&[f32]>, clauses: &[&[f32]], excluded: &Excluded) -> Self {
+    pub(crate) fn from_vectors(state: &State, whole: Option<&[f32]>, clauses: &[&[f32]], excluded: &Excluded) -> Self {
         let corpus = &state.predictor.corpus;
         let vectors: Vec<&[f32]> = whole.into_iter().chain(clauses.iter().copied()).collect();
         let mut similarities = corpus.tool_similarities(&vectors).into_iter();
@@ -138,6 +138,11 @@ impl Evidence {
     /// The similarity of one clause and a tool, at least 0.
     pub fn clause_similarity(&self, clause: usize, position: u32) -> f64 {
         at(&self.clauses[clause], position)
+    }
+
+    /// The similarity of one clause and the tool most similar to it, at least 0.
+    pub fn best_fit(&self, clause: usize) -> f64 {
+        self.clauses[clause].iter().fold(0.0, |best: f64, similarity| best.max(f64::from(*similarity)))
     }
 
     /// The clause most similar to a tool, the first of equals, and the similarity.

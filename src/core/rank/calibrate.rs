@@ -90,7 +90,7 @@ fn score(features: &Features, weights: &Features) -> f64 {
 
 /// The example of one past intent; `None` if it has no right or no wrong tool.
 fn example(index: &Index, entry: usize) -> Option<FitExample> {
-    let signals = Signals::compute(index, &question(index, entry), Some(entry));
+    let signals = Signals::compute(index, &past_question(index, entry), Some(entry));
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
     let used = index.intents().shares(entry).iter();
@@ -115,7 +115,7 @@ fn example(index: &Index, entry: usize) -> Option<FitExample> {
 }
 
 /// A past intent as a question, with the vectors it already has.
-fn question(index: &Index, entry: usize) -> Question {
+pub(crate) fn past_question(index: &Index, entry: usize) -> Question {
     let intents = index.intents();
     let present = |vector: &[f32]| vector.iter().any(|value| *value != 0.0).then(|| vector.to_vec());
     let intent = intents.entry(entry).intent.to_string();
