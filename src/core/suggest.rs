@@ -30,14 +30,15 @@ use super::paths::PathIndex;
 use super::paths::cover::covering;
 use super::paths::dag::{Dag, Dependency};
 use super::paths::prerequisites::Measure;
+use super::rank::signals::Signals;
 use super::rank::{Index, Question};
 pub use arguments::Argument;
 use asked::Asked;
-use candidates::Candidate;
 pub use candidates::PlanOrigin;
+use candidates::{Candidate, distinct_sets, matching_capabilities};
 pub use model::PlanModel;
 pub use probability::ToolProbability;
-use probability::tool_probabilities;
+use probability::{tool_features, tool_probabilities};
 use quality::{f1, quality_features};
 use wiring::Wiring;
 
@@ -108,14 +109,18 @@ pub struct Suggestion {
 
 /// Suggests plans for a question, given the calls made already.
 pub fn suggest(sources: Sources<'_>, question: &Question, context: &[Callee]) -> Suggestion {
-    let state = sources.index.state();
+    let Sources { index, paths, model, .. } = sources;
+    let state = index.state();
     let context: Vec<Node> = context.iter().filter_map(|callee| state.find(callee)).collect();
-    let asked = Asked::new(sources.index, &sources.model.runs, question, context);
-    let probabilities = tool_probabilities(&asked, &sources.model.tools);
-    let candidates = candidates::collect(&asked, &probabilities, sources.model.caution, Some(sources.paths));
-    let features = quality_features(&candidates, &probabilities, sources.model.caution);
-    let quality = |features| sources.model.quality.value(features).clamp(0.01, 0.99);
-    let mut rated: Vec<(f64, Candidate)> = features.iter().map(quality).zip(candidates).collect();
+    let asked = Asked::new(state, &model.runs, question, context);
+    let signals = Signals::compute(index, question, None);
+    let probabilities = tool_probabilities(&tool_features(index, &signals, &asked), &model.tools);
+    let mut candidates = candidates::collect(&asked, &probabilities, model.caution);
+    candidates.extend(candidates::capabilities(&asked, paths, &matching_capabilities(index, &signals)));
+    let candidates = distinct_sets(candidates);
+    let features = quality_features(&candidates, &probabilities, model.caution);
+    let confidence = |features| model.confidence(features, asked.familiarity());
+    let mut rated: Vec<(f64, Candidate)> = features.iter().map(confidence).zip(candidates).collect();
     // A stable sort: of equals the earlier candidate.
     rated.sort_by(|a, b| b.0.total_cmp(&a.0));
     let drawn: Vec<Drawn> = differing(rated)
@@ -125,7 +130,7 @@ pub fn suggest(sources: Sources<'_>, question: &Question, context: &[Callee]) ->
     let mut plans = drawn.into_iter();
     let best = plans.next();
     let is_sure = best.as_ref().is_some_and(|best| best.plan.confidence >= SURE_MIN);
-    let capabilities = best.as_ref().map_or_else(Vec::new, |best| covering(sources.paths, &best.dag));
+    let capabilities = best.as_ref().map_or_else(Vec::new, |best| covering(paths, &best.dag));
     Suggestion {
         missing: best.as_ref().map_or_else(Vec::new, |best| missing(sources, &asked, best.dag.nodes())),
         best: best.map(|best| best.plan),
@@ -162,15 +167,18 @@ fn draw(
     candidate: Candidate,
     confidence: f64,
 ) -> Drawn {
-    let state = asked.state();
+    let (state, flow) = (asked.state, sources.model.flow);
     let wiring = Wiring::new(asked, &candidate.nodes);
-    let order = if candidate.is_ordered { (0..candidate.nodes.len()).collect() } else { wiring.order() };
+    let keeps_order = candidate.is_ordered && flow.is_none_or(|flow| flow.keeps_copied_order);
+    let order: Vec<usize> = if keeps_order { (0..candidate.nodes.len()).collect() } else { wiring.order() };
     let nodes: Vec<Node> = order.iter().map(|position| candidate.nodes[*position]).collect();
-    let dag = match sources.model.flow {
-        Some((model, rule)) => {
-            let flow = wiring.flow(&order, &model, rule);
-            let dependencies = flow.into_iter().map(|(from, to, strength)| Dependency { from, to, strength }).collect();
-            Dag::unreduced(nodes, dependencies)
+    let dag = match flow {
+        Some(flow) => {
+            let joined = wiring
+                .pairs(&order)
+                .into_iter()
+                .filter_map(|(from, to, features)| flow.joins(&features).map(|strength| Dependency { from, to, strength }));
+            Dag::unreduced(nodes, joined.collect())
         }
         None => Dag::by_paths(sources.graph, &nodes),
     };
@@ -190,13 +198,13 @@ fn draw(
         SuggestedTask { callee: state.callee(*node), p: p(node), depends_on, layer: layers[position], arguments }
     };
     let tasks = dag.nodes().iter().enumerate().map(task).collect();
-    let rationale = rationale(wiring.asked(), &candidate.origin, confidence);
+    let rationale = rationale(asked, &candidate.origin, confidence);
     Drawn { plan: SuggestedPlan { tasks, confidence, origin: candidate.origin, rationale }, dag }
 }
 
 /// What the tasks need besides each other and what is done already.
 fn missing(sources: Sources<'_>, asked: &Asked<'_>, nodes: &[Node]) -> Vec<Missing> {
-    let state = asked.state();
+    let state = asked.state;
     let mut missing: Vec<Missing> = Vec::new();
     for node in nodes {
         let available: Vec<Node> = asked.context.iter().chain(nodes.iter().filter(|other| *other != node)).copied().collect();
@@ -213,7 +221,7 @@ fn missing(sources: Sources<'_>, asked: &Asked<'_>, nodes: &[Node]) -> Vec<Missi
 }
 
 fn rationale(asked: &Asked<'_>, origin: &PlanOrigin, confidence: f64) -> Vec<String> {
-    let state = asked.state();
+    let state = asked.state;
     let name = |node: Node| match state.callee(node) {
         Callee::Capability(id) => {
             state.capabilities.get(id).map_or_else(|| id.to_string(), |capability| capability.name.clone())

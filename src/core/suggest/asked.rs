@@ -1,18 +1,16 @@
-//! A question with everything that is computed once for it: signals of all items, near past intents, and what is done already.
+//! A question with what is computed once for it: near past intents, the tools' fit, and what is done already.
 
 use super::past_runs::PastRuns;
 use crate::graph::{Node, NodeKind};
 use crate::predict::evidence::{Evidence, Excluded};
 use crate::rank::calibrate::past_question;
-use crate::rank::signals::Signals;
 use crate::rank::{Index, Question};
 use crate::state::State;
 
 /// One question, asked of one state.
 pub(super) struct Asked<'a> {
-    pub(super) index: &'a Index,
+    pub(super) state: &'a State,
     pub(super) runs: &'a PastRuns,
-    pub(super) signals: Signals,
     pub(super) evidence: Evidence,
     /// The remembered intent that is asked about and must not answer for itself; none for a user's question.
     pub(super) excluded: Excluded,
@@ -22,32 +20,26 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// A user's question.
-    pub(super) fn new(index: &'a Index, runs: &'a PastRuns, question: &Question, context: Vec<Node>) -> Self {
-        let signals = Signals::compute(index, question, None);
-        let evidence = Evidence::for_question(index.state(), question);
-        Self { index, runs, signals, evidence, excluded: Excluded::default(), context }
+    pub(super) fn new(state: &'a State, runs: &'a PastRuns, question: &Question, context: Vec<Node>) -> Self {
+        let evidence = Evidence::for_question(state, question);
+        Self { state, runs, evidence, excluded: Excluded::default(), context }
     }
 
     /// A remembered intent, asked as if it had never been seen; `None` if the memory has forgotten it.
     pub(super) fn past(index: &'a Index, runs: &'a PastRuns, entry: usize) -> Option<Self> {
-        let question = past_question(index, entry);
-        let signals = Signals::compute(index, &question, Some(entry));
+        let (state, question) = (index.state(), past_question(index, entry));
         let remembered = index.intents().entry(entry);
-        let number = index.state().memory.number(remembered.hash)?;
+        let number = state.memory.number(remembered.hash)?;
         let excluded = Excluded { number: Some(number), sequences: remembered.sequences.clone() };
         let clauses: Vec<&[f32]> = question.clauses.iter().filter_map(|clause| clause.vector.as_deref()).collect();
-        let evidence = Evidence::from_vectors(index.state(), question.vector.as_deref(), &clauses, &excluded);
-        Some(Self { index, runs, signals, evidence, excluded, context: Vec::new() })
-    }
-
-    pub(super) fn state(&self) -> &'a State {
-        self.index.state()
+        let evidence = Evidence::from_vectors(state, question.vector.as_deref(), &clauses, &excluded);
+        Some(Self { state, runs, evidence, excluded, context: Vec::new() })
     }
 
     /// Whether a node may be a task: a tool that is not removed and not done already.
     pub(super) fn is_open(&self, node: Node) -> bool {
         let usable = match node.kind() {
-            NodeKind::Tool(position) => !self.state().tools.at(position).removed,
+            NodeKind::Tool(position) => !self.state.tools.at(position).removed,
             NodeKind::Capability(_) => false,
         };
         usable && !self.context.contains(&node)
@@ -59,5 +51,10 @@ impl<'a> Asked<'a> {
             NodeKind::Tool(position) => self.evidence.best_clause(position).map(|(clause, _)| clause),
             NodeKind::Capability(_) => None,
         }
+    }
+
+    /// The similarity of the nearest past intent, 0 to 1.
+    pub(super) fn familiarity(&self) -> f64 {
+        self.evidence.near.first().map_or(0.0, |past| f64::from(past.similarity).clamp(0.0, 1.0))
     }
 }

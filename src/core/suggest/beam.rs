@@ -46,7 +46,7 @@ pub(super) fn search(asked: &Asked<'_>) -> Vec<BeamPlan> {
 /// Adds the likely continuations of a plan. A node is planned once: asking for it again would only prolong the plan.
 fn extend(asked: &Asked<'_>, plan: &BeamPlan, next: &mut Vec<BeamPlan>, finished: &mut Vec<BeamPlan>) {
     let context: Vec<Option<Node>> = asked.context.iter().chain(&plan.nodes).map(|node| Some(*node)).collect();
-    let outcomes = probabilities_without(asked.state(), &asked.evidence, &context, &asked.excluded);
+    let outcomes = probabilities_without(asked.state, &asked.evidence, &context, &asked.excluded);
     for (candidate, p) in outcomes.into_iter().take(2 * WIDTH).filter(|(_, p)| *p >= P_MIN) {
         let log_p = plan.log_p + libm::log(p);
         match candidate {

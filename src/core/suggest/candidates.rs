@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::asked::Asked;
-use super::beam;
+use super::beam::{self, BeamPlan};
 use super::probability::{ToolProbability, expected_f1};
 use crate::graph::{Node, NodeKind};
 use crate::paths::PathIndex;
 use crate::paths::prerequisites::Measure;
 use crate::paths::procedure::Procedure;
+use crate::rank::Index;
+use crate::rank::signals::Signals;
 
 /// Past intents whose runs are copied, the nearest ones, and the similarity below which none is.
 const COPIED: usize = 12;
@@ -57,24 +59,19 @@ pub(super) struct Candidate {
     pub(super) origin: PlanOrigin,
 }
 
-/// The candidates, each set of tools once, by the first origin that found it.
-pub(super) fn collect(
-    asked: &Asked<'_>,
-    probabilities: &[ToolProbability],
-    caution: f64,
-    paths: Option<&PathIndex>,
-) -> Vec<Candidate> {
+/// The candidates that need no capability: copied runs, beam search, and the likeliest tools.
+pub(super) fn collect(asked: &Asked<'_>, probabilities: &[ToolProbability], caution: f64) -> Vec<Candidate> {
     let mut found = copied_runs(asked);
-    let beams = beam::search(asked).into_iter();
-    found.extend(beams.map(|plan| Candidate {
-        nodes: plan.nodes,
-        is_ordered: true,
-        origin: PlanOrigin::Beam { log_p: plan.log_p },
-    }));
+    // The ranker is better at what comes next than at what comes first, so the order is found anew.
+    let beam =
+        |plan: BeamPlan| Candidate { nodes: plan.nodes, is_ordered: false, origin: PlanOrigin::Beam { log_p: plan.log_p } };
+    found.extend(beam::search(asked).into_iter().map(beam));
     found.push(Candidate { nodes: best_set(probabilities, caution), is_ordered: false, origin: PlanOrigin::Tools });
-    if let Some(paths) = paths {
-        found.extend(capabilities(asked, paths));
-    }
+    found
+}
+
+/// Each set of tools once, by the first origin that found it, without empty ones.
+pub(super) fn distinct_sets(mut found: Vec<Candidate>) -> Vec<Candidate> {
     let mut seen: BTreeSet<Vec<Node>> = BTreeSet::new();
     for candidate in &mut found {
         candidate.nodes.truncate(TOOLS_MAX);
@@ -105,7 +102,7 @@ pub(super) fn best_set(probabilities: &[ToolProbability], caution: f64) -> Vec<N
 fn copied_runs(asked: &Asked<'_>) -> Vec<Candidate> {
     let mut copied = Vec::new();
     for past in asked.evidence.near.iter().take(COPIED).filter(|past| past.similarity >= SIMILARITY_MIN) {
-        let Some(number) = asked.state().memory.number(past.entry.hash) else { continue };
+        let Some(number) = asked.state.memory.number(past.entry.hash) else { continue };
         let runs = asked.runs.runs(number);
         let Some(run) = runs.iter().rev().find(|run| run.succeeded).or(runs.last()) else { continue };
         let nodes: Vec<Node> = run.nodes.iter().copied().filter(|node| asked.is_open(*node)).collect();
@@ -115,12 +112,11 @@ fn copied_runs(asked: &Asked<'_>) -> Vec<Candidate> {
     copied
 }
 
-/// The capabilities that match best, and the prerequisites of the first.
-fn capabilities(asked: &Asked<'_>, paths: &PathIndex) -> Vec<Candidate> {
-    let state = asked.state();
-    let weights = asked.index.weights().interpolate(f64::from(asked.signals.confidence), asked.signals.active());
-    let documents = asked.index.documents();
-    let fits = asked.signals.blend(&weights).into_iter().enumerate().filter_map(|(slot, fit)| {
+/// The capabilities that match best, with the blended score of discover.
+pub(super) fn matching_capabilities(index: &Index, signals: &Signals) -> Vec<(Node, f64)> {
+    let weights = index.weights().interpolate(f64::from(signals.confidence), signals.active());
+    let documents = index.documents();
+    let fits = signals.blend(&weights).into_iter().enumerate().filter_map(|(slot, fit)| {
         let node = documents.node(slot);
         let is_usable = matches!(node.kind(), NodeKind::Capability(_)) && documents.success_rate(slot).is_some();
         (is_usable && fit >= MATCH_MIN).then_some((node, fit))
@@ -128,8 +124,14 @@ fn capabilities(asked: &Asked<'_>, paths: &PathIndex) -> Vec<Candidate> {
     let mut fits: Vec<(Node, f64)> = fits.collect();
     fits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     fits.truncate(CAPABILITIES);
+    fits
+}
+
+/// The members of matching capabilities, and the prerequisites of the first.
+pub(super) fn capabilities(asked: &Asked<'_>, paths: &PathIndex, fits: &[(Node, f64)]) -> Vec<Candidate> {
+    let state = asked.state;
     let mut found = Vec::new();
-    for (capability, fit) in &fits {
+    for (capability, fit) in fits {
         let NodeKind::Capability(position) = capability.kind() else { continue };
         let Some(procedure) = Procedure::new(state, state.capabilities.at(position)) else { continue };
         let nodes = distinct(procedure.calls.into_iter().filter(|node| asked.is_open(*node)));

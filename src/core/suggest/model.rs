@@ -4,14 +4,16 @@
 //! Every past intent that teaches is left out of the memory that answers it, so the fit sees what a user would see.
 
 use super::asked::Asked;
-use super::candidates::{TOOLS_MAX, best_set, collect};
+use super::candidates::{PlanOrigin, TOOLS_MAX, best_set, collect, distinct_sets};
 use super::past_runs::{PastRun, PastRuns};
-use super::probability::{TOOL_FEATURES, TOOL_PRIOR, ToolProbability, tool_features, tool_probabilities};
+use super::probability::{TOOL_FEATURES, TOOL_PRIOR, ToolFeatures, tool_features, tool_probabilities};
 use super::quality::{QUALITY_FEATURES, QUALITY_PRIOR, f1, quality_features};
 use super::regression::{Case, Linear};
-use super::wiring::{FLOW_FEATURES, FLOW_PRIOR, FlowRule, Wiring};
+use super::wiring::{FLOW_FEATURES, FLOW_PRIOR, FlowModel, FlowRule, Wiring};
 use crate::graph::{Node, NodeKind};
 use crate::rank::Index;
+use crate::rank::calibrate::past_question;
+use crate::rank::signals::Signals;
 
 /// Past intents used as examples, evenly spaced, and how many there must be.
 const EXAMPLES_MAX: usize = 240;
@@ -21,6 +23,8 @@ const PULL: f64 = 1.0;
 /// Values tried for the size of sets (ALGORITHMS 14) and for the least probability of data flow.
 const CAUTIONS: [f64; 5] = [0.6, 0.8, 1.0, 1.3, 1.7];
 const FLOW_LEAST: [f64; 5] = [0.3, 0.4, 0.5, 0.6, 0.7];
+/// The share of the examples that are less familiar than what counts as familiar.
+const UNFAMILIAR: f64 = 0.1;
 
 /// The fitted parts of suggestions, and the past runs they are applied to.
 #[derive(Clone, Debug)]
@@ -29,22 +33,45 @@ pub struct PlanModel {
     pub(super) tools: Linear<TOOL_FEATURES>,
     pub(super) caution: f64,
     /// `None` until it was fitted; then data flow follows the paths of the graph.
-    pub(super) flow: Option<(Linear<FLOW_FEATURES>, FlowRule)>,
-    pub(super) quality: Linear<QUALITY_FEATURES>,
+    pub(super) flow: Option<FlowModel>,
+    quality: Linear<QUALITY_FEATURES>,
+    /// The similarity of the nearest past intent from which the examples speak for a question.
+    familiar: f64,
 }
 
 impl Default for PlanModel {
     fn default() -> Self {
-        Self { runs: PastRuns::default(), tools: TOOL_PRIOR, caution: 1.0, flow: None, quality: QUALITY_PRIOR }
+        let runs = PastRuns::default();
+        Self { runs, tools: TOOL_PRIOR, caution: 1.0, flow: None, quality: QUALITY_PRIOR, familiar: 0.0 }
     }
 }
 
-/// One past intent: its latest run.
+/// One past intent: its latest run, and the features of the tools that any signal points at.
 struct Lesson<'a> {
     entry: usize,
     run: &'a PastRun,
-    /// The tools of the run.
+    /// The tools of the run, in order.
     tools: Vec<Node>,
+    features: Vec<ToolFeatures>,
+}
+
+/// An ordered plan as flow sees it: each pair with whether data flowed in the true run, and how many true flows there are.
+#[derive(Default)]
+struct FlowPlan {
+    pairs: Vec<Case<FLOW_FEATURES>>,
+    truths: usize,
+}
+
+/// What the second look at the lessons collects.
+#[derive(Default)]
+struct Collected {
+    /// The true tools in their true order.
+    truths: Vec<FlowPlan>,
+    /// The nearest copied run: in its own order, and in the order that all runs suggest.
+    copied: Vec<FlowPlan>,
+    reordered: Vec<FlowPlan>,
+    quality: Vec<Case<QUALITY_FEATURES>>,
+    familiarity: Vec<f64>,
 }
 
 impl PlanModel {
@@ -56,108 +83,124 @@ impl PlanModel {
         next
     }
 
-    /// The model fitted to the past intents of `index`; the priors where there are too few.
+    /// The model fitted to the past intents of `index`; the priors where there are too few. Takes about three discovers per example.
     #[must_use]
     pub fn fitted(&self, index: &Index) -> Self {
-        let mut next = Self::default().update(index);
-        let runs = next.runs.clone();
+        let Self { runs, .. } = self.update(index);
+        let mut next = Self::default();
         let lessons = lessons(index, &runs);
         if lessons.len() >= EXAMPLES_MIN {
-            next.fit_tools(index, &runs, &lessons);
-            next.fit_flow(index, &runs, &lessons);
-            next.fit_quality(index, &runs, &lessons);
+            next.fit_tools(&lessons);
+            let collected = next.collect(index, &runs, &lessons);
+            next.flow = fit_flow(&collected);
+            next.quality = QUALITY_PRIOR.fit_squares(&collected.quality, PULL);
+            next.familiar = quantile(collected.familiarity, UNFAMILIAR);
         }
-        next
+        Self { runs, ..next }
     }
 
-    fn fit_tools(&mut self, index: &Index, runs: &PastRuns, lessons: &[Lesson<'_>]) {
-        let mut cases = Vec::new();
-        let mut by_lesson = Vec::new();
-        for lesson in lessons {
-            let Some(asked) = Asked::past(index, runs, lesson.entry) else { continue };
-            let features = tool_features(&asked);
-            let outcome = |tool: &Node| f64::from(u8::from(lesson.tools.contains(tool)));
-            cases.extend(features.iter().map(|(tool, features)| Case { features: *features, outcome: outcome(tool) }));
-            by_lesson.push((lesson, features));
-        }
-        self.tools = TOOL_PRIOR.fit_logistic(&cases, PULL);
-        let probabilities: Vec<(&Lesson<'_>, Vec<ToolProbability>)> = by_lesson
-            .into_iter()
-            .map(|(lesson, features)| {
-                let p = |features| self.tools.probability(features);
-                let mut tools: Vec<ToolProbability> =
-                    features.iter().map(|(tool, features)| ToolProbability { tool: *tool, p: p(features) }).collect();
-                tools.sort_by(|a, b| b.p.total_cmp(&a.p).then(a.tool.cmp(&b.tool)));
-                (lesson, tools)
-            })
-            .collect();
-        let quality = |caution: f64| -> f64 {
-            probabilities.iter().map(|(lesson, tools)| f1(&best_set(tools, caution), &lesson.tools)).sum()
+    /// The expected F1 score of a plan with these features. The examples say nothing about questions that are less familiar than
+    /// they are, so there the confidence falls with the familiarity.
+    pub(super) fn confidence(&self, features: &[f64; QUALITY_FEATURES], familiarity: f64) -> f64 {
+        let known = if familiarity < self.familiar { familiarity / self.familiar } else { 1.0 };
+        (self.quality.value(features).clamp(0.0, 1.0) * known).clamp(0.01, 0.99)
+    }
+
+    fn fit_tools(&mut self, lessons: &[Lesson<'_>]) {
+        let case = |lesson: &Lesson<'_>, (tool, features): &ToolFeatures| Case {
+            features: *features,
+            outcome: f64::from(u8::from(lesson.tools.contains(tool))),
         };
-        self.caution = best(CAUTIONS, quality);
+        let cases: Vec<Case<TOOL_FEATURES>> =
+            lessons.iter().flat_map(|lesson| lesson.features.iter().map(|tool| case(lesson, tool))).collect();
+        self.tools = TOOL_PRIOR.fit_logistic(&cases, PULL);
+        let rated: Vec<_> = lessons.iter().map(|lesson| (lesson, tool_probabilities(&lesson.features, &self.tools))).collect();
+        self.caution =
+            best(CAUTIONS, |caution| rated.iter().map(|(lesson, tools)| f1(&best_set(tools, caution), &lesson.tools)).sum());
     }
 
-    /// Fits data flow to the true tools of the runs in their true order.
-    fn fit_flow(&mut self, index: &Index, runs: &PastRuns, lessons: &[Lesson<'_>]) {
-        let mut cases = Vec::new();
-        let mut plans: Vec<Vec<Case<FLOW_FEATURES>>> = Vec::new();
-        for lesson in lessons.iter().filter(|lesson| lesson.tools.len() > 1) {
-            let Some((asked, flow)) = Asked::past(index, runs, lesson.entry).zip(lesson.run.flow.as_ref()) else { continue };
-            let wiring = Wiring::new(&asked, &lesson.tools);
-            let mut plan = Vec::new();
-            for (to, second) in lesson.tools.iter().enumerate() {
-                for (from, first) in lesson.tools[..to].iter().enumerate() {
-                    let outcome = f64::from(u8::from(flow.binary_search(&(*first, *second)).is_ok()));
-                    plan.push(Case { features: wiring.features(from, to, to - from), outcome });
-                }
-            }
-            cases.extend(plan.iter().copied());
-            plans.push(plan);
-        }
-        if cases.iter().all(|case| case.outcome == 0.0) {
-            return;
-        }
-        let model = FLOW_PRIOR.fit_logistic(&cases, PULL);
-        let above =
-            |least: f64| plans.iter().map(|plan| flow_f1(plan, |case| model.probability(&case.features) >= least)).sum();
-        let least = best(FLOW_LEAST, above);
-        // The feature after that of all runs says whether the two are neighbours.
-        let chain: f64 = plans.iter().map(|plan| flow_f1(plan, |case| case.features[ADJACENT] > 0.5)).sum();
-        let rule = if chain > above(least) { FlowRule::Chain } else { FlowRule::Above(least) };
-        self.flow = Some((model, rule));
-    }
-
-    fn fit_quality(&mut self, index: &Index, runs: &PastRuns, lessons: &[Lesson<'_>]) {
-        let mut cases = Vec::new();
+    /// Asks every lesson's question with the fitted probabilities.
+    fn collect(&self, index: &Index, runs: &PastRuns, lessons: &[Lesson<'_>]) -> Collected {
+        let mut collected = Collected::default();
         for lesson in lessons {
             let Some(asked) = Asked::past(index, runs, lesson.entry) else { continue };
-            let probabilities = tool_probabilities(&asked, &self.tools);
+            let probabilities = tool_probabilities(&lesson.features, &self.tools);
             // Without capabilities: that of the run itself would give the answer away.
-            let candidates = collect(&asked, &probabilities, self.caution, None);
+            let candidates = distinct_sets(collect(&asked, &probabilities, self.caution));
             let features = quality_features(&candidates, &probabilities, self.caution);
-            let outcome = |nodes: &[Node]| f1(nodes, &lesson.tools);
-            let with_outcome = candidates.iter().zip(features);
-            cases.extend(with_outcome.map(|(candidate, features)| Case { features, outcome: outcome(&candidate.nodes) }));
+            let case = |(nodes, features): (&[Node], &[f64; QUALITY_FEATURES])| Case {
+                features: *features,
+                outcome: f1(nodes, &lesson.tools),
+            };
+            collected.quality.extend(candidates.iter().map(|candidate| candidate.nodes.as_slice()).zip(&features).map(case));
+            collected.familiarity.push(asked.familiarity());
+            let Some(flow) = lesson.run.flow.as_ref().filter(|flow| !flow.is_empty()) else { continue };
+            collected.truths.push(flow_plan(&Wiring::new(&asked, &lesson.tools), &lesson.tools, None, flow));
+            let copied = candidates.iter().find(|candidate| matches!(candidate.origin, PlanOrigin::Memory { .. }));
+            if let Some(nodes) = copied.map(|candidate| candidate.nodes.as_slice()) {
+                let wiring = Wiring::new(&asked, nodes);
+                collected.copied.push(flow_plan(&wiring, nodes, None, flow));
+                collected.reordered.push(flow_plan(&wiring, nodes, Some(wiring.order()), flow));
+            }
         }
-        self.quality = QUALITY_PRIOR.fit_squares(&cases, PULL);
+        collected
     }
 }
 
-/// The position of the feature "stands right before" in those of data flow.
-const ADJACENT: usize = 4;
+/// Fits data flow to the true tools of the runs in their true order; `None` if no data flowed.
+fn fit_flow(collected: &Collected) -> Option<FlowModel> {
+    let cases: Vec<Case<FLOW_FEATURES>> = collected.truths.iter().flat_map(|plan| plan.pairs.iter().copied()).collect();
+    if collected.truths.is_empty() {
+        return None;
+    }
+    let probability = FLOW_PRIOR.fit_logistic(&cases, PULL);
+    let model = |rule, keeps_copied_order| FlowModel { probability, rule, keeps_copied_order };
+    let quality = |plans: &[FlowPlan], model: &FlowModel| plans.iter().map(|plan| plan.f1(model)).sum::<f64>();
+    let above = |least: f64| quality(&collected.truths, &model(FlowRule::Above(least), true));
+    let least = best(FLOW_LEAST, above);
+    let chain = quality(&collected.truths, &model(FlowRule::Chain, true));
+    let rule = if chain > above(least) { FlowRule::Chain } else { FlowRule::Above(least) };
+    let keep = model(rule, true);
+    let keeps_copied_order = quality(&collected.copied, &keep) >= quality(&collected.reordered, &keep);
+    Some(model(rule, keeps_copied_order))
+}
 
-/// The F1 score of the pairs that `joined` accepts.
-fn flow_f1(plan: &[Case<FLOW_FEATURES>], joined: impl Fn(&Case<FLOW_FEATURES>) -> bool) -> f64 {
-    let pairs = |accepts: &dyn Fn(&Case<FLOW_FEATURES>) -> bool| -> Vec<usize> {
-        plan.iter().enumerate().filter(|(_, case)| accepts(case)).map(|(at, _)| at).collect()
+/// The pairs of a plan in this order, or in that of the nodes, beside the true flow.
+fn flow_plan(wiring: &Wiring<'_>, nodes: &[Node], order: Option<Vec<usize>>, flow: &[(Node, Node)]) -> FlowPlan {
+    let order = order.unwrap_or_else(|| (0..nodes.len()).collect());
+    let case = |(from, to, features): (usize, usize, [f64; FLOW_FEATURES])| {
+        let pair = (nodes[order[from]], nodes[order[to]]);
+        Case { features, outcome: f64::from(u8::from(flow.binary_search(&pair).is_ok())) }
     };
-    f1(&pairs(&joined), &pairs(&|case| case.outcome > 0.5))
+    FlowPlan { pairs: wiring.pairs(&order).into_iter().map(case).collect(), truths: flow.len() }
+}
+
+impl FlowPlan {
+    /// The F1 score of the flow that the model sees in the plan.
+    #[expect(clippy::cast_precision_loss, reason = "plans are small")]
+    fn f1(&self, model: &FlowModel) -> f64 {
+        let joined: Vec<_> = self.pairs.iter().filter(|pair| model.joins(&pair.features).is_some()).collect();
+        let right = joined.iter().filter(|pair| pair.outcome > 0.5).count();
+        2.0 * right as f64 / (joined.len() + self.truths).max(1) as f64
+    }
 }
 
 /// The value with the highest quality, the first of equals.
 fn best<const N: usize>(values: [f64; N], quality: impl Fn(f64) -> f64) -> f64 {
     let rated = values.map(|value| (quality(value), value));
     rated.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best }).map_or(1.0, |(_, value)| value)
+}
+
+/// The value below which this share of the values lies; 0 if there are none.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a position among few"
+)]
+fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get((values.len() as f64 * share) as usize).copied().unwrap_or(0.0)
 }
 
 /// The latest run of evenly spaced past intents, if it called tools.
@@ -168,7 +211,12 @@ fn lessons<'a>(index: &Index, runs: &'a PastRuns) -> Vec<Lesson<'a>> {
         let run = runs.runs(number).last()?;
         let is_tool = |node: &Node| matches!(node.kind(), NodeKind::Tool(_));
         let tools: Vec<Node> = run.nodes.iter().copied().filter(is_tool).take(TOOLS_MAX).collect();
-        (!tools.is_empty()).then_some(Lesson { entry, run, tools })
+        if tools.is_empty() {
+            return None;
+        }
+        let signals = Signals::compute(index, &past_question(index, entry), Some(entry));
+        let features = tool_features(index, &signals, &Asked::past(index, runs, entry)?);
+        Some(Lesson { entry, run, tools, features })
     };
     (0..index.intents().len()).step_by(step).filter_map(lesson).collect()
 }

@@ -172,6 +172,6 @@ mod tests {
         let mut fresh = PastRuns::default();
         fresh.update(&history.state);
         assert_eq!(runs.pairs, fresh.pairs);
-        assert_eq!(runs.pair(c, a, None).fed, 1.0);
+        assert_eq!(runs.pair(c, a, None), PairCount { before: 1.0, known: 1.0, fed: 1.0 });
     }
 }

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use super::asked::Asked;
 use super::regression::Linear;
 use crate::graph::{Node, NodeKind};
+use crate::rank::Index;
 use crate::rank::blend::{DiscoverSignal, SIGNALS};
+use crate::rank::signals::Signals;
 
 /// The strongest tools of each signal that are looked at.
 const STRONGEST: usize = 16;
@@ -22,6 +24,9 @@ pub(super) const TOOL_FEATURES: usize = 16;
 pub(super) const TOOL_PRIOR: Linear<TOOL_FEATURES> =
     Linear([-0.6, 1.0, 3.0, 1.0, 6.0, 1.0, 0.0, 0.5, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.0, 0.0]);
 
+/// A tool with its features.
+pub(super) type ToolFeatures = (Node, [f64; TOOL_FEATURES]);
+
 /// A tool with its probability of being part of the plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ToolProbability {
@@ -30,35 +35,39 @@ pub struct ToolProbability {
 }
 
 /// The probabilities of the tools that any signal points at, the likeliest first; ties in node order.
-pub(super) fn tool_probabilities(asked: &Asked<'_>, model: &Linear<TOOL_FEATURES>) -> Vec<ToolProbability> {
-    let mut tools: Vec<ToolProbability> = tool_features(asked)
-        .into_iter()
-        .map(|(tool, features)| ToolProbability { tool, p: model.probability(&features) })
-        .collect();
+pub(super) fn tool_probabilities(tools: &[ToolFeatures], model: &Linear<TOOL_FEATURES>) -> Vec<ToolProbability> {
+    let rated = |(tool, features): &ToolFeatures| ToolProbability { tool: *tool, p: model.probability(features) };
+    let mut tools: Vec<ToolProbability> = tools.iter().map(rated).collect();
     tools.sort_by(|a, b| b.p.total_cmp(&a.p).then(a.tool.cmp(&b.tool)));
     tools
 }
 
 /// The features of the tools that any signal points at, in node order.
-pub(super) fn tool_features(asked: &Asked<'_>) -> Vec<(Node, [f64; TOOL_FEATURES])> {
-    let documents = asked.index.documents();
-    let slots: Vec<usize> = (0..asked.signals.len())
+pub(super) fn tool_features(index: &Index, signals: &Signals, asked: &Asked<'_>) -> Vec<ToolFeatures> {
+    let documents = index.documents();
+    let slots: Vec<usize> = (0..signals.len())
         .filter(|slot| documents.success_rate(*slot).is_some() && asked.is_open(documents.node(*slot)))
         .collect();
     let mut picked: BTreeSet<usize> = BTreeSet::new();
     let mut order = slots.clone();
-    for signal in (0..SIGNALS).filter(|signal| asked.signals.active()[*signal]) {
-        let value = |slot: usize| asked.signals.value(signal, slot);
+    for signal in active(signals) {
+        let value = |slot: usize| signals.value(signal, slot);
         if order.len() > STRONGEST {
             order.select_nth_unstable_by(STRONGEST, |a, b| value(*b).total_cmp(&value(*a)).then(a.cmp(b)));
         }
         picked.extend(order.iter().take(STRONGEST).filter(|slot| value(**slot) > 0.0));
     }
-    let tops = Tops::new(asked, &slots);
-    let mut features: Vec<(Node, [f64; TOOL_FEATURES])> =
-        picked.into_iter().map(|slot| (documents.node(slot), tops.features(asked, slot))).collect();
+    let tops = Tops::new(asked, signals, &slots);
+    let features = |slot: usize| (documents.node(slot), tops.features(asked, signals, documents.node(slot), slot));
+    let mut features: Vec<ToolFeatures> = picked.into_iter().map(features).collect();
     features.sort_unstable_by_key(|(node, _)| *node);
     features
+}
+
+/// The signals that say anything.
+fn active(signals: &Signals) -> impl Iterator<Item = usize> + use<> {
+    let active = signals.active();
+    (0..SIGNALS).filter(move |signal| active[*signal])
 }
 
 /// The largest value of each signal, and the best fit of each clause, among the usable tools.
@@ -68,19 +77,18 @@ struct Tops {
 }
 
 impl Tops {
-    fn new(asked: &Asked<'_>, slots: &[usize]) -> Self {
-        let largest =
-            |signal: usize| slots.iter().map(|slot| f64::from(asked.signals.value(signal, *slot))).fold(0.0, f64::max);
+    fn new(asked: &Asked<'_>, signals: &Signals, slots: &[usize]) -> Self {
+        let largest = |signal: usize| slots.iter().map(|slot| f64::from(signals.value(signal, *slot))).fold(0.0, f64::max);
         let clauses = 0..asked.evidence.clause_count();
         Self { signals: std::array::from_fn(largest), clauses: clauses.map(|clause| asked.evidence.best_fit(clause)).collect() }
     }
 
-    fn features(&self, asked: &Asked<'_>, slot: usize) -> [f64; TOOL_FEATURES] {
-        let values = asked.signals.values(slot).map(f64::from);
+    fn features(&self, asked: &Asked<'_>, signals: &Signals, node: Node, slot: usize) -> [f64; TOOL_FEATURES] {
+        let values = signals.values(slot).map(f64::from);
         let value = |signal: DiscoverSignal| values[signal as usize];
         let gap = |signal: DiscoverSignal| value(signal) - self.signals[signal as usize];
-        let clause_gap = self.clause_gap(asked, asked.index.documents().node(slot));
-        let confidence = f64::from(asked.signals.confidence);
+        let clause_gap = self.clause_gap(asked, node);
+        let confidence = f64::from(signals.confidence);
         let memory = log_odds(value(DiscoverSignal::Memory));
         [
             1.0,

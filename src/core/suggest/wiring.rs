@@ -21,6 +21,9 @@ const TRANSITION_MIN: f64 = 1e-3;
 
 pub(super) const FLOW_FEATURES: usize = 12;
 
+/// The position of the feature that says whether the two are neighbours.
+const ADJACENT: usize = 4;
+
 /// The weights before anything was fitted: data flows where it flowed before.
 pub(super) const FLOW_PRIOR: Linear<FLOW_FEATURES> = Linear([-0.3, 0.8, 0.0, 0.4, 0.5, 0.5, 0.0, 0.2, 0.1, 0.0, 0.0, 0.0]);
 
@@ -33,9 +36,29 @@ pub(super) enum FlowRule {
     Chain,
 }
 
+/// How data flows in an ordered plan, fitted to past runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FlowModel {
+    pub(super) probability: Linear<FLOW_FEATURES>,
+    pub(super) rule: FlowRule,
+    /// Whether a copied run keeps its own order; else it is ordered as all past runs suggest.
+    pub(super) keeps_copied_order: bool,
+}
+
+impl FlowModel {
+    /// The probability of flow between two tasks, if they are joined.
+    pub(super) fn joins(&self, features: &[f64; FLOW_FEATURES]) -> Option<f64> {
+        let p = self.probability.probability(features);
+        let joined = match self.rule {
+            FlowRule::Above(least) => p >= least,
+            FlowRule::Chain => features[ADJACENT] > 0.5,
+        };
+        joined.then_some(p)
+    }
+}
+
 /// What past runs say about the pairs of a set of nodes.
 pub(super) struct Wiring<'a> {
-    asked: &'a Asked<'a>,
     nodes: &'a [Node],
     /// By pair of positions: counts in near past runs, weighted by similarity.
     near: Vec<PairCount>,
@@ -47,11 +70,10 @@ pub(super) struct Wiring<'a> {
 
 impl<'a> Wiring<'a> {
     /// O(near past intents x calls + nodes^2 log pairs).
-    pub(super) fn new(asked: &'a Asked<'a>, nodes: &'a [Node]) -> Self {
+    pub(super) fn new(asked: &Asked<'_>, nodes: &'a [Node]) -> Self {
         let except = asked.excluded.number;
         let pairs = || nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
         Self {
-            asked,
             nodes,
             near: near_counts(asked, nodes),
             all: pairs().map(|(from, to)| asked.runs.pair(from, to, except)).collect(),
@@ -103,7 +125,7 @@ impl<'a> Wiring<'a> {
     }
 
     /// The features of the flow from one to another; `distance` is how many places later the other stands.
-    pub(super) fn features(&self, from: usize, to: usize, distance: usize) -> [f64; FLOW_FEATURES] {
+    fn features(&self, from: usize, to: usize, distance: usize) -> [f64; FLOW_FEATURES] {
         let (near, all) = (self.near[self.at(from, to)], self.all[self.at(from, to)]);
         let everywhere = (all.fed + 0.3) / (all.known + 1.0);
         let seen = near.known / (near.known + GLOBAL);
@@ -125,31 +147,20 @@ impl<'a> Wiring<'a> {
         ]
     }
 
-    /// The pairs that are joined, as positions in `order`, each with its probability.
-    pub(super) fn flow(&self, order: &[usize], model: &Linear<FLOW_FEATURES>, rule: FlowRule) -> Vec<(usize, usize, f64)> {
-        let mut flow = Vec::new();
+    /// The features of every pair of an order, as places in it: the earlier, the later, their features.
+    pub(super) fn pairs(&self, order: &[usize]) -> Vec<(usize, usize, [f64; FLOW_FEATURES])> {
+        let mut pairs = Vec::new();
         for (second, to) in order.iter().enumerate() {
             for (first, from) in order[..second].iter().enumerate() {
-                let p = model.probability(&self.features(*from, *to, second - first));
-                let joined = match rule {
-                    FlowRule::Above(least) => p >= least,
-                    FlowRule::Chain => first + 1 == second,
-                };
-                if joined {
-                    flow.push((first, second, p));
-                }
+                pairs.push((first, second, self.features(*from, *to, second - first)));
             }
         }
-        flow
+        pairs
     }
 
     /// How often the first fed the second in past runs, near and far.
     pub(super) fn times_fed(&self, from: usize, to: usize) -> f64 {
         self.all[self.at(from, to)].fed
-    }
-
-    pub(super) fn asked(&self) -> &Asked<'a> {
-        self.asked
     }
 }
 
@@ -157,7 +168,7 @@ impl<'a> Wiring<'a> {
 fn near_counts(asked: &Asked<'_>, nodes: &[Node]) -> Vec<PairCount> {
     let mut counts = vec![PairCount::default(); nodes.len() * nodes.len()];
     for past in &asked.evidence.near {
-        let Some(number) = asked.state().memory.number(past.entry.hash) else { continue };
+        let Some(number) = asked.state.memory.number(past.entry.hash) else { continue };
         for run in asked.runs.runs(number) {
             let places: Vec<Option<usize>> =
                 nodes.iter().map(|node| run.nodes.iter().position(|other| other == node)).collect();
@@ -179,7 +190,7 @@ fn near_counts(asked: &Asked<'_>, nodes: &[Node]) -> Vec<PairCount> {
 fn transitions(asked: &Asked<'_>, from: Node, nodes: &[Node]) -> Vec<f64> {
     let mut counts: BTreeMap<Symbol, f64> = BTreeMap::new();
     let mut total = 0.0;
-    for (symbol, count) in asked.state().transitions.after(Symbol::call(from)) {
+    for (symbol, count) in asked.state.transitions.after(Symbol::call(from)) {
         counts.insert(symbol, f64::from(count.seen));
         total += f64::from(count.seen);
     }
