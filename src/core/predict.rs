@@ -85,7 +85,7 @@ pub fn predict(state: &State, question: &Question, query: &PredictionQuery<'_>) 
 pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<'_>) -> Prediction {
     let context: Vec<Option<Node>> = query.context.iter().map(|callee| state.find(callee)).collect();
     let predictor = &state.predictor;
-    let all = ranked(state, evidence, &context);
+    let all = ranked(state, evidence, &context, &Excluded::default());
     let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
     let threshold = predictor.thresholds.threshold(state, first.symbol(), query.mode, query.seed);
     // Where "done" is the only candidate, it says nothing.
@@ -100,14 +100,25 @@ pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<
 
 /// Returns every candidate with its probability, the most likely first.
 pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64)> {
-    ranked(state, evidence, context).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
+    probabilities_without(state, evidence, context, &Excluded::default())
+}
+
+/// The same without the runs in `excluded`.
+pub(crate) fn probabilities_without(
+    state: &State,
+    evidence: &Evidence,
+    context: &[Option<Node>],
+    excluded: &Excluded,
+) -> Vec<(Candidate, f64)> {
+    ranked(state, evidence, context, excluded).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
 }
 
 /// Ranks all candidates. Ties keep the order of the candidates, the end last.
-fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
-    let excluded = Excluded::default();
-    let chances = Chances::new(state, evidence, context, &excluded);
-    let next = state.predictor.parts.next(state, evidence.vectors(), context);
+fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>], excluded: &Excluded) -> Vec<(Candidate, f64, Values)> {
+    let chances = Chances::new(state, evidence, context, excluded);
+    // The trained parts have seen the excluded runs, so they do not answer for them.
+    let parts = (excluded.number.is_none() && excluded.sequences.is_empty()).then_some(&state.predictor.parts);
+    let next = parts.and_then(|parts| parts.next(state, evidence.vectors(), context));
     let candidates = candidates::collect(state, evidence, &chances, next.as_ref());
     let inputs = SignalInputs::new(state, evidence, &chances, next.as_ref());
     let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();

@@ -257,7 +257,7 @@ pub(super) fn as_f64(count: usize) -> f64 {
 #[cfg(test)]
 impl Adjacency {
     /// Tools `0..nodes` joined by observed edges of these weights, each of which also orders its ends.
-    pub(super) fn from_weights(nodes: u32, edges: &[(u32, u32, f64)]) -> Self {
+    pub(crate) fn from_weights(nodes: u32, edges: &[(u32, u32, f64)]) -> Self {
         let mut adjacency = Self::numbered((0..nodes).map(Node::tool).collect());
         let (kind, source) = (LinkKind::Edge(EdgeKind::Provides), EdgeSource::Observed);
         let link = |&(from, to, weight)| (from, Link { to, weight, kind, source, observations: 1, order: weight });

@@ -42,7 +42,7 @@ impl NearIntent {
 
 /// A text that is asked about, with its vector if it has one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AskedText<'a> {
+pub(crate) struct AskedText<'a> {
     pub text: &'a str,
     pub vector: Option<&'a [f32]>,
 }
@@ -125,7 +125,7 @@ impl Evidence {
     }
 
     /// The same for an intent and its clauses, without the intent in `excluded`.
-    pub(super) fn compute(state: &State, intent: AskedText<'_>, parts: &[AskedText<'_>], excluded: &Excluded) -> Self {
+    pub(crate) fn compute(state: &State, intent: AskedText<'_>, parts: &[AskedText<'_>], excluded: &Excluded) -> Self {
         let corpus = &state.predictor.corpus;
         let whole = intent.vector;
         let vectors: Vec<&[f32]> = whole.into_iter().chain(parts.iter().filter_map(|part| part.vector)).collect();
@@ -208,6 +208,11 @@ impl Evidence {
     /// The similarity of one clause and a tool, at least 0.
     pub fn clause_similarity(&self, clause: usize, position: u32) -> f64 {
         at(&self.clauses[clause], position)
+    }
+
+    /// The similarity of one clause and the tool most similar to it, at least 0.
+    pub fn best_fit(&self, clause: usize) -> f64 {
+        self.clauses[clause].iter().fold(0.0, |best: f64, similarity| best.max(f64::from(*similarity)))
     }
 
     /// The clause most similar to a tool, the first of equals, and the similarity.

@@ -108,7 +108,7 @@ fn score(features: &Features, weights: &Features) -> f64 {
 /// The example of one past intent, with the scores of a head that has not seen it, or none; `None` if it has no right or no wrong
 /// tool.
 pub(crate) fn example(index: &Index, entry: usize, head: &[f32]) -> Option<FitExample> {
-    let mut signals = Signals::compute(index, &question(index, entry), Some(entry));
+    let mut signals = Signals::compute(index, &past_question(index, entry), Some(entry));
     signals.add_head(index, head);
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
@@ -134,7 +134,7 @@ pub(crate) fn example(index: &Index, entry: usize, head: &[f32]) -> Option<FitEx
 }
 
 /// A past intent as a question, with the vectors it already has.
-fn question(index: &Index, entry: usize) -> Question {
+pub(crate) fn past_question(index: &Index, entry: usize) -> Question {
     let intents = index.intents();
     let present = |vector: &[f32]| vector.iter().any(|value| *value != 0.0).then(|| vector.to_vec());
     let intent = intents.entry(entry).intent.to_string();
