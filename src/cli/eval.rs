@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -17,7 +18,7 @@ use crate::core::event::{ModelPart, ModelTrained, NewRecord};
 use crate::core::graph::measures::{Measures, tool_vectors};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
-use crate::core::train::{TrainSettings, TrainedPart};
+use crate::core::train::{Switch, TrainSettings, TrainedPart};
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
 use crate::embed::{self, Embedder};
 use crate::eval::learn::{Learner, START};
@@ -41,9 +42,10 @@ pub(super) struct Arguments {
     /// Cross-validate over the traces of this file, by their field `fold`, instead of using --train and --test
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
-    /// Leave a trained part out: head, encoder or shgat
+    /// Leave a trained part out (`head`, `encoder`, `shgat`), or a part of SHGAT (`message_passing`, `priorities`, `semantic`,
+    /// `structure`, `temporal`); may be given several times
     #[arg(long, value_name = "PART")]
-    without: Vec<ModelPart>,
+    without: Vec<Without>,
     /// Answer without training the model
     #[arg(long, conflicts_with = "without")]
     untrained: bool,
@@ -51,6 +53,21 @@ pub(super) struct Arguments {
     prequential: prequential::CurveArguments,
     #[command(flatten)]
     embedder: EmbedderArguments,
+}
+
+/// What an evaluation does without.
+#[derive(Clone, Copy)]
+enum Without {
+    Part(ModelPart),
+    Switch(Switch),
+}
+
+impl FromStr for Without {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self::Part).or_else(|_| text.parse().map(Self::Switch))
+    }
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
@@ -74,7 +91,12 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     let embedder = embed::open(&config.embedding)?;
     let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
     let mut training = TrainSettings::default();
-    training.parts.retain(|part| !without.contains(part));
+    for left_out in without {
+        match left_out {
+            Without::Part(left_out) => training.parts.retain(|part| *part != left_out),
+            Without::Switch(switch) => switch.turn_off(&mut training.shgat.switches),
+        }
+    }
     let (mut scores, mut steps, mut states, mut trained) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut learn_ms, mut train_ms, mut answer_ms) = (0, 0, 0);
     for split in &splits {

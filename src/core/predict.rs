@@ -21,6 +21,7 @@ mod packed;
 pub mod parts;
 pub mod ranker;
 pub mod score;
+pub(crate) mod shgat;
 pub mod signals;
 pub mod strategic;
 pub mod threshold;

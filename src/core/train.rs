@@ -1,7 +1,7 @@
 //! Training: trains the parts of the model on one state, measures them on intents they have not seen, and decides.
 //!
 //! ```text
-//!  State --TrainingData--> pml_model trains head and encoder, without each quarter of the intents in turn (cross-fitting)
+//!  State --TrainingData--> pml_model trains head, encoder and SHGAT, without each part of the intents in turn (cross-fitting)
 //!        --examples with held-out scores--> weights of the ranker, with and without each part --gate--> accepted or refused
 //! ```
 //!
@@ -15,6 +15,8 @@ mod examples;
 mod fit;
 mod gate;
 mod run;
+mod shgat;
+mod switch;
 mod verdict;
 
 use std::ops::ControlFlow;
@@ -28,7 +30,9 @@ use super::state::State;
 use super::trained::{PIECE_BYTES, piece_count};
 pub use data::TrainingData;
 pub(crate) use data::tool_rows;
+pub use pml_model::shgat::Switches;
 pub use pml_model::{Stage, TrainError};
+pub use switch::Switch;
 
 /// What is trained, and how.
 #[derive(Clone, Debug)]
@@ -37,6 +41,7 @@ pub struct TrainSettings {
     pub parts: Vec<ModelPart>,
     pub head: HeadSettings,
     pub encoder: EncoderSettings,
+    pub shgat: pml_model::shgat::Settings,
 }
 
 impl Default for TrainSettings {
@@ -45,6 +50,7 @@ impl Default for TrainSettings {
             parts: vec![ModelPart::Head, ModelPart::Encoder, ModelPart::Shgat],
             head: HeadSettings::default(),
             encoder: EncoderSettings::default(),
+            shgat: pml_model::shgat::Settings::default(),
         }
     }
 }
@@ -56,7 +62,7 @@ pub struct TrainProgress {
     pub progress: pml_model::Progress,
 }
 
-/// Is told the progress after every epoch and may end the training.
+/// Is told the progress after every epoch, of SHGAT after every batch, and may end the training.
 pub type TrainObserver<'a> = dyn FnMut(TrainProgress) -> ControlFlow<()> + 'a;
 
 /// A trained part with the verdict of the gate.

@@ -3,13 +3,16 @@
 use crate::core::state::State;
 
 const FLOAT_BYTES: u64 = 4;
-/// Copies of the tools' rows that exist at once: the vectors, the forms of the forward pass, parameters, gradients and the two moments
-/// of Adam, for the fit and for one part of the cross-fitting.
-const TOOL_ROWS: u64 = 10;
+/// Copies of the tools' rows that exist at once. Of the head: the vectors, the forms of the forward pass, parameters, gradients and the
+/// two moments of Adam, for the fit and for one part of the cross-fitting. Of SHGAT, which takes more: two for each fold, and the
+/// forward pass of one. Those of the capabilities are as many.
+const TOOL_ROWS: u64 = 14;
 /// Copies of the rows of texts.
 const TEXT_ROWS: u64 = 2;
-/// Square matrices of the head, each with its gradient and two moments.
-const SQUARE_MATRICES: u64 = 3 * 4;
+/// Square matrices of SHGAT with two levels, which has more than the head, each with its gradient, two moments and the best so far.
+const SQUARE_MATRICES: u64 = 5 * 5;
+/// Hyperedges of SHGAT, at most (`core::predict::shgat`).
+const CAPABILITIES_MAX: u64 = 2_048;
 /// Bytes per run of the training set: its calls and clauses.
 const RUN_BYTES: u64 = 512;
 /// Intents that give examples to the ranker, at most, and their steps (`core::train::examples`).
@@ -27,6 +30,7 @@ pub(crate) fn memory_estimate(state: &State) -> u64 {
     let runs: u64 = state.memory.iter().map(|(_, entry)| entry.sequences.len() as u64).sum();
     let steps = (state.memory.len() as u64).min(EXAMPLE_INTENTS_MAX) * STEPS;
     let held_scores = (steps * tools).min(HELD_SCORES_MAX);
-    let floats = tools * dim * TOOL_ROWS + texts * dim * TEXT_ROWS + dim * dim * SQUARE_MATRICES + held_scores;
+    let capabilities = (state.capabilities.rows().len() as u64).min(CAPABILITIES_MAX);
+    let floats = (tools + capabilities) * dim * TOOL_ROWS + texts * dim * TEXT_ROWS + dim * dim * SQUARE_MATRICES + held_scores;
     floats * FLOAT_BYTES + runs * RUN_BYTES + steps * STEP_BYTES
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::core::event::{ModelPart, ModelTrained};
-use crate::core::train::TrainSettings;
+use crate::core::train::{Switch, Switches, TrainSettings};
 
 /// The settings with which the parts of one run were trained. Settings that were not recorded are those of this program.
 pub(crate) fn recorded_settings(run: &[ModelTrained]) -> TrainSettings {
@@ -19,7 +19,7 @@ pub(crate) fn recorded_settings(run: &[ModelTrained]) -> TrainSettings {
 
 /// Sets one setting. A name or value that this program does not know changes nothing: the comparison of the runs shows it.
 fn set(settings: &mut TrainSettings, part: ModelPart, name: &str, value: &str) {
-    let TrainSettings { head, encoder, .. } = settings;
+    let TrainSettings { head, encoder, shgat, .. } = settings;
     match (part, name) {
         (ModelPart::Head, "learning_rate") => put(&mut head.learning_rate, value),
         (ModelPart::Head, "decay") => put(&mut head.decay, value),
@@ -38,7 +38,22 @@ fn set(settings: &mut TrainSettings, part: ModelPart, name: &str, value: &str) {
         (ModelPart::Encoder, "patience") => put(&mut encoder.patience, value),
         (ModelPart::Encoder, "gradient_max") => put(&mut encoder.gradient_max, value),
         (ModelPart::Encoder, "failed_weight") => put(&mut encoder.failed_weight, value),
+        (ModelPart::Shgat, "learning_rate") => put(&mut shgat.learning_rate, value),
+        (ModelPart::Shgat, "decay") => put(&mut shgat.decay, value),
+        (ModelPart::Shgat, "batch") => put(&mut shgat.batch, value),
+        (ModelPart::Shgat, "epochs_max") => put(&mut shgat.epochs, value),
+        (ModelPart::Shgat, "patience") => put(&mut shgat.patience, value),
+        (ModelPart::Shgat, "failure_weight") => put(&mut shgat.failure_weight, value),
+        (ModelPart::Shgat, "calibration") => put(&mut shgat.calibration, value),
+        (ModelPart::Shgat, "without") => switch_off(&mut shgat.switches, value),
         _ => {}
+    }
+}
+
+/// Switches off what a recorded run did without.
+fn switch_off(switches: &mut Switches, names: &str) {
+    for switch in names.split(' ').filter_map(|name| name.parse::<Switch>().ok()) {
+        switch.turn_off(switches);
     }
 }
 

@@ -172,7 +172,7 @@ fn what_cannot_be_learnt_is_refused_and_nothing_changes() {
         let (mut state, mut records) = learnt(&traces);
         let before = answers(&state);
         let parts = trained(&state, &settings);
-        for part in [ModelPart::Head, ModelPart::Encoder] {
+        for part in [ModelPart::Head, ModelPart::Encoder, ModelPart::Shgat] {
             assert!(!accepted(&parts, part), "{name}: {:?}", parts.iter().map(|part| &part.event.reason).collect::<Vec<_>>());
         }
         if !accepted(&parts, ModelPart::Ranker) {

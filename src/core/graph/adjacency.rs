@@ -254,7 +254,6 @@ pub(super) fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
-#[cfg(test)]
 impl Adjacency {
     /// Tools `0..nodes` joined by observed edges of these weights, each of which also orders its ends.
     pub(crate) fn from_weights(nodes: u32, edges: &[(u32, u32, f64)]) -> Self {

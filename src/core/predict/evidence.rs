@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::corpus::{Corpus, largest};
 use super::parts::{IntentVectors, LOG_MIN};
+use super::shgat::TargetScores;
 use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
 use crate::rank::bm25::divide_by_largest;
@@ -68,6 +69,8 @@ pub struct Evidence {
     vectors: Option<IntentVectors>,
     /// The intent head's logarithm of the probability, by position of the tool; empty without a head.
     head: Vec<f32>,
+    /// What SHGAT says; empty without SHGAT.
+    target: TargetScores,
 }
 
 /// `Excluded` holds the runs that counts leave out: those of the remembered intent that a lesson asks about, or none.
@@ -109,19 +112,33 @@ impl Evidence {
         let mut evidence = Self::compute(state, whole, &clauses, &Excluded::default());
         evidence.vectors = question.vectors();
         if let Some(vectors) = &evidence.vectors {
-            let scores = state.predictor.parts.head_scores(state, vectors);
-            evidence.add_head(scores);
+            let parts = &state.predictor.parts;
+            let (head, target) = (parts.head_scores(state, vectors), parts.target_scores(state, vectors));
+            evidence.add_head(head);
+            evidence.add_target(target);
         }
         evidence
     }
 
     /// Adds the scores of the intent head; the tools that it likes best become candidates.
     pub(crate) fn add_head(&mut self, scores: Vec<f32>) {
-        let above_least: Vec<f32> = scores.iter().map(|score| score - LOG_MIN).collect();
+        self.add_likeliest(&scores);
+        self.head = scores;
+    }
+
+    /// Adds the scores of SHGAT; the tools that it likes best become candidates.
+    pub(crate) fn add_target(&mut self, scores: TargetScores) {
+        self.add_likeliest(&scores.tools);
+        self.add_likeliest(&scores.mass);
+        self.target = scores;
+    }
+
+    /// Makes the tools with the largest logarithms candidates.
+    fn add_likeliest(&mut self, logarithms: &[f32]) {
+        let above_least: Vec<f32> = logarithms.iter().map(|score| score - LOG_MIN).collect();
         self.similar_tools.extend(largest(&above_least, SIMILAR));
         self.similar_tools.sort_unstable();
         self.similar_tools.dedup();
-        self.head = scores;
     }
 
     /// The same for an intent and its clauses, without the intent in `excluded`.
@@ -147,7 +164,18 @@ impl Evidence {
         }
         let similar_tools = similar_tools(&whole, &clauses, &words);
         let votes = votes(&near);
-        Self { votes, near, whole, clauses, words, clause_words, similar_tools, vectors: None, head: Vec::new() }
+        Self {
+            votes,
+            near,
+            whole,
+            clauses,
+            words,
+            clause_words,
+            similar_tools,
+            vectors: None,
+            head: Vec::new(),
+            target: TargetScores::default(),
+        }
     }
 
     /// The share of the near past intents that used each node, in node order.
@@ -199,6 +227,17 @@ impl Evidence {
     /// The intent head's logarithm of the probability of a tool; `None` without a head.
     pub fn head_score(&self, position: u32) -> Option<f64> {
         self.head.get(position as usize).map(|score| f64::from(*score))
+    }
+
+    /// Whether SHGAT scored the tools.
+    pub fn has_target(&self) -> bool {
+        !self.target.tools.is_empty()
+    }
+
+    /// SHGAT's logarithms of the probability of a tool and of its target mass; `None` without SHGAT.
+    pub fn target_score(&self, position: u32) -> Option<(f64, f64)> {
+        let at = position as usize;
+        Some((f64::from(*self.target.tools.get(at)?), f64::from(*self.target.mass.get(at)?)))
     }
 
     pub fn clause_count(&self) -> usize {

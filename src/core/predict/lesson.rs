@@ -14,6 +14,7 @@ use super::candidates::{self, Candidate};
 use super::chances::Chances;
 use super::evidence::{AskedText, Evidence, Excluded};
 use super::logit::Example;
+use super::shgat::TargetScores;
 use super::signals::{SignalInputs, StepKind};
 use crate::digest::{DigestWriter, Digestible};
 use crate::graph::{Node, NodeKind};
@@ -131,6 +132,7 @@ pub fn examples(state: &State, number: u64, entry: &PastIntent, scores: HeldOutS
     let excluded = Excluded { number: Some(number), sequences: entry.sequences.clone() };
     let mut evidence = Evidence::compute(state, whole, &clauses, &excluded);
     evidence.add_head(scores.head);
+    evidence.add_target(scores.target);
     let calls: Vec<Option<Node>> = sequence.calls.iter().copied().map(Some).collect();
     let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
     let step = |step: usize| {
@@ -146,6 +148,8 @@ pub fn examples(state: &State, number: u64, entry: &PastIntent, scores: HeldOutS
 pub struct HeldOutScores {
     /// The intent head's logarithms, by position of the tool; empty without a head.
     pub head: Vec<f32>,
+    /// SHGAT's scores.
+    pub(crate) target: TargetScores,
     /// The recurrent encoder's predictions, by the number of calls of tools before.
     pub next: BTreeMap<usize, Next>,
 }

@@ -6,9 +6,11 @@
 use std::sync::{Arc, OnceLock};
 
 use ndarray::Array2;
+use pml_model::shgat::Scorer;
 use pml_model::{Encoder, IntentHead, Next, ToolRows};
 
 use super::ranker::RankerWeights;
+use super::shgat::{ShgatModel, TargetScores};
 use crate::event::{ModelPart, ModelVersion};
 use crate::graph::{Node, NodeKind};
 use crate::state::State;
@@ -36,6 +38,7 @@ impl IntentVectors {
 pub struct Parts {
     head: Option<Arc<IntentHead>>,
     encoder: Option<Arc<Encoder>>,
+    shgat: Option<Arc<ShgatModel>>,
     ranker: Option<(ModelVersion, Arc<RankerWeights>)>,
     rows: Arc<OnceLock<PartRows>>,
 }
@@ -45,6 +48,7 @@ pub struct Parts {
 struct PartRows {
     head: Option<Array2<f32>>,
     encoder: Option<ToolRows>,
+    shgat: Option<Scorer>,
 }
 
 impl Parts {
@@ -57,11 +61,12 @@ impl Parts {
         let bytes = |part| trained.current(part).filter(fits).and_then(|version| version.bytes());
         let head = bytes(ModelPart::Head).and_then(|bytes| IntentHead::from_bytes(&bytes).ok()).map(Arc::new);
         let encoder = bytes(ModelPart::Encoder).and_then(|bytes| Encoder::from_bytes(&bytes).ok()).map(Arc::new);
+        let shgat = bytes(ModelPart::Shgat).and_then(|bytes| ShgatModel::from_bytes(&bytes)).map(Arc::new);
         let serves = |version: &ModelVersion| trained.serving(version.part()).current.as_ref() == Some(version);
         let weights = bytes(ModelPart::Ranker).and_then(|bytes| RankerWeights::from_bytes(&bytes));
         let weights = weights.filter(|weights| weights.requires.iter().all(serves)).map(Arc::new);
         let ranker = trained.serving(ModelPart::Ranker).current.clone().zip(weights);
-        Self { head, encoder, ranker, rows: Arc::default() }
+        Self { head, encoder, shgat, ranker, rows: Arc::default() }
     }
 
     /// Forgets the tools' side, because the text or the vector of a tool changed.
@@ -82,6 +87,7 @@ impl Parts {
             PartRows {
                 head: self.head.as_ref().map(|head| head.tool_rows(tools.view())),
                 encoder: self.encoder.as_ref().map(|encoder| encoder.tool_rows(tools.view())),
+                shgat: self.shgat.as_ref().filter(|shgat| shgat.dim() == tools.ncols()).map(|shgat| shgat.scorer(&tools)),
             }
         })
     }
@@ -91,6 +97,14 @@ impl Parts {
         let Some(head) = self.head.as_ref().filter(|head| head.dim() == intent.whole.len()) else { return Vec::new() };
         let rows = self.rows(state).head.as_ref().expect("there is a head");
         log_softmax(head.logits(&intent.whole, &intent.clauses(), rows).logits)
+    }
+
+    /// What SHGAT says about the intent; empty without SHGAT.
+    pub(crate) fn target_scores(&self, state: &State, intent: &IntentVectors) -> TargetScores {
+        if self.shgat.as_ref().is_none_or(|shgat| shgat.dim() != intent.whole.len()) {
+            return TargetScores::default();
+        }
+        self.rows(state).shgat.as_ref().map(|scorer| TargetScores::new(scorer, &intent.whole)).unwrap_or_default()
     }
 
     /// The encoder's prediction after these calls; unknown callees and capabilities are left out.

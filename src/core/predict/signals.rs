@@ -10,7 +10,7 @@ use crate::graph::{Node, NodeKind};
 use crate::state::State;
 
 /// The number of signals, live and reserved. Weights are stored and digested in the order of [`Signal::ALL`].
-pub const SIGNALS: usize = 28;
+pub const SIGNALS: usize = 29;
 /// The number of live signals: the rows and columns of the curvature.
 pub const LIVE_SIGNALS: usize = count_live();
 
@@ -95,8 +95,11 @@ pub enum Signal {
     IntentHead,
     /// Logarithm of the probability that the recurrent encoder gives it after the calls so far.
     Recurrent,
+    /// Logarithm of the probability that the capability which SHGAT takes for the target contains it.
     TargetMass,
     Hyperpath,
+    /// Logarithm of the probability that SHGAT gives it.
+    Shgat,
 }
 
 /// The fixed properties of one signal.
@@ -153,6 +156,7 @@ const SPECS: [Spec; SIGNALS] = [
     Spec::reserved(Signal::Recurrent, "recurrent"),
     Spec::reserved(Signal::TargetMass, "target_mass"),
     Spec::reserved(Signal::Hyperpath, "hyperpath"),
+    Spec::reserved(Signal::Shgat, "shgat"),
 ];
 
 const fn count_live() -> usize {
@@ -274,6 +278,11 @@ impl<'a> SignalInputs<'a> {
         }
         if self.evidence.has_head() {
             set(Signal::IntentHead, tool.and_then(|tool| self.evidence.head_score(tool)).unwrap_or(self.unknown));
+        }
+        if self.evidence.has_target() {
+            let (score, mass) = tool.and_then(|tool| self.evidence.target_score(tool)).unwrap_or((self.unknown, self.unknown));
+            set(Signal::Shgat, score);
+            set(Signal::TargetMass, mass);
         }
         let Some(tool) = tool else { return };
         set(Signal::Intent, self.evidence.intent_similarity(tool));

@@ -2,7 +2,7 @@
 //! anything remembered and one for intents the memory knows; the confidence of the memory interpolates between them.
 
 /// How many signals an item has; each is 0..1.
-pub const SIGNALS: usize = 8;
+pub const SIGNALS: usize = 10;
 
 /// One piece of evidence that an item fits a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub enum DiscoverSignal {
     MemoryClause,
     /// Logarithm of the probability that the trained intent head gives it, scaled to 0..1; for a capability, the mean of its tools.
     Head,
+    /// Logarithm of the target mass that SHGAT gives it, scaled to 0..1; for a capability, the mean of its tools.
+    Mass,
+    /// The same for the probability that SHGAT gives it.
+    Shgat,
 }
 
 impl DiscoverSignal {
@@ -35,6 +39,8 @@ impl DiscoverSignal {
         Self::MemoryWide,
         Self::MemoryClause,
         Self::Head,
+        Self::Mass,
+        Self::Shgat,
     ];
 
     /// Whether it comes from past intents.
@@ -53,17 +59,21 @@ impl DiscoverSignal {
             Self::MemoryWide => "memory_wide",
             Self::MemoryClause => "memory_clause",
             Self::Head => "head",
+            Self::Mass => "target_mass",
+            Self::Shgat => "shgat",
         }
     }
 }
 
 /// The weights before calibration: texts dominate for unfamiliar intents, the memory for familiar ones.
-pub const PRIOR: Weights =
-    Weights { fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0, 0.0], known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0, 0.0] };
+pub const PRIOR: Weights = Weights {
+    fresh: [4.0, 4.0, 3.0, 0.5, 5.0, 2.0, 2.0, 0.0, 0.0, 0.0],
+    known: [1.0, 1.0, 1.0, 0.5, 8.0, 3.0, 2.0, 0.0, 0.0, 0.0],
+};
 
 /// Weights under which only the memory signals decide; the others break ties among items the memory says nothing about.
 pub const MEMORY_FIRST: Weights = {
-    let weights = [0.02, 0.02, 0.02, 0.02, 1.0, 1.0, 0.0, 0.0];
+    let weights = [0.02, 0.02, 0.02, 0.02, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0];
     Weights { fresh: weights, known: weights }
 };
 
@@ -112,7 +122,7 @@ mod tests {
         active[0] = false;
         let mixed = weights.interpolate(0.5, active);
         assert!((mixed.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        assert!(mixed[0].abs() < 1e-12 && (mixed[1] - 1.0 / 6.0).abs() < 1e-12);
+        assert!(mixed[0].abs() < 1e-12 && mixed[1..].iter().all(|weight| (weight - mixed[1]).abs() < 1e-12));
         assert!(weights.interpolate(0.5, [false; SIGNALS]).iter().all(|weight| weight.abs() < 1e-12));
     }
 }

@@ -20,6 +20,7 @@ use super::index::Index;
 use super::signals::Signals;
 use super::{Clause, Question};
 use crate::graph::NodeKind;
+use crate::predict::lesson::HeldOutScores;
 use crate::text::clauses;
 
 /// Past intents used as examples, evenly spaced, and how many there must be.
@@ -53,7 +54,7 @@ pub(crate) struct FitExample {
 pub(super) fn calibrate(index: &Index) -> Weights {
     let entries = index.intents().len();
     let step = entries.div_ceil(EXAMPLES_MAX).max(1);
-    let examples: Vec<FitExample> = (0..entries).step_by(step).filter_map(|entry| example(index, entry, &[])).collect();
+    let examples: Vec<FitExample> = (0..entries).step_by(step).filter_map(|entry| example(index, entry, None)).collect();
     if examples.len() < EXAMPLES_MIN { Weights::default() } else { choose(&examples) }
 }
 
@@ -85,13 +86,13 @@ impl FitExample {
         found + 1.0 / ranks.iter().min().copied().unwrap_or(usize::MAX) as f64
     }
 
-    /// The same example without a signal.
-    pub(crate) fn without(&self, signal: DiscoverSignal) -> Self {
+    /// The same example with only these signals.
+    pub(crate) fn with(&self, allowed: &[bool; SIGNALS]) -> Self {
         let mut example = self.clone();
-        let features = example.right.iter_mut().map(|(features, _)| features).chain(&mut example.wrong);
-        for features in features {
-            features[signal as usize] = 0.0;
-            features[SIGNALS + signal as usize] = 0.0;
+        for features in example.right.iter_mut().map(|(features, _)| features).chain(&mut example.wrong) {
+            for (_, feature) in features.iter_mut().enumerate().filter(|(at, _)| !allowed[at % SIGNALS]) {
+                *feature = 0.0;
+            }
         }
         example
     }
@@ -105,11 +106,14 @@ fn score(features: &Features, weights: &Features) -> f64 {
     features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
 }
 
-/// The example of one past intent, with the scores of a head that has not seen it, or none; `None` if it has no right or no wrong
-/// tool.
-pub(crate) fn example(index: &Index, entry: usize, head: &[f32]) -> Option<FitExample> {
+/// The example of one past intent, with the scores of trained parts that have not seen it, or none; `None` if it has no right or no
+/// wrong tool.
+pub(crate) fn example(index: &Index, entry: usize, held: Option<&HeldOutScores>) -> Option<FitExample> {
     let mut signals = Signals::compute(index, &past_question(index, entry), Some(entry));
-    signals.add_head(index, head);
+    if let Some(held) = held {
+        signals.add_logarithms(index, DiscoverSignal::Head, &held.head);
+        signals.add_target(index, &held.target);
+    }
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));
     let used = index.intents().shares(entry).iter();

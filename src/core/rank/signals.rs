@@ -6,6 +6,7 @@ use super::index::Index;
 use super::intent_index::{CLAUSE, NEAR, Neighbour, WIDE};
 use crate::graph::{Node, NodeKind};
 use crate::predict::parts::LOG_MIN;
+use crate::predict::shgat::TargetScores;
 
 /// One column per signal, with a value per slot.
 #[derive(Clone, Debug)]
@@ -32,16 +33,24 @@ impl Signals {
         if !index.intents().is_empty() {
             signals.add_memory_signals(index, question, except);
         }
-        // The served head was trained on the past intents: about those it says too much.
+        // The served parts were trained on the past intents: about those they say too much.
         if let (Some(vectors), None) = (question.vectors(), except) {
             let state = index.state();
-            signals.add_head(index, &state.predictor.parts.head_scores(state, &vectors));
+            let parts = &state.predictor.parts;
+            signals.add_logarithms(index, DiscoverSignal::Head, &parts.head_scores(state, &vectors));
+            signals.add_target(index, &parts.target_scores(state, &vectors));
         }
         signals
     }
 
-    /// Sets the scores of an intent head, given by position of the tool; none if it is empty.
-    pub(crate) fn add_head(&mut self, index: &Index, scores: &[f32]) {
+    /// Sets the scores of SHGAT, if there are any.
+    pub(crate) fn add_target(&mut self, index: &Index, scores: &TargetScores) {
+        self.add_logarithms(index, DiscoverSignal::Mass, &scores.mass);
+        self.add_logarithms(index, DiscoverSignal::Shgat, &scores.tools);
+    }
+
+    /// Sets a signal from logarithms of probabilities, given by position of the tool; none if it is empty.
+    pub(crate) fn add_logarithms(&mut self, index: &Index, signal: DiscoverSignal, scores: &[f32]) {
         if scores.is_empty() {
             return;
         }
@@ -54,7 +63,7 @@ impl Signals {
             NodeKind::Tool(_) => scaled(&documents.node(slot)).unwrap_or(0.0),
             NodeKind::Capability(position) => mean(state.capabilities.at(position).members.iter().filter_map(scaled)),
         };
-        self.set(DiscoverSignal::Head, (0..self.items).map(value).collect());
+        self.set(signal, (0..self.items).map(value).collect());
     }
 
     /// Sets the cosines with the items' texts. An intent of one clause is its own best clause.

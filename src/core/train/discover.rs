@@ -1,11 +1,11 @@
-//! The fit of discover's weights with the scores of a head that has not seen the intents, and whether the head helps.
+//! The fit of discover's weights with the scores of parts that have not seen the intents, and whether each part helps.
 
 use std::sync::Arc;
 
 use super::examples::Held;
 use super::gate::Paired;
 use crate::rank::Index;
-use crate::rank::blend::{DiscoverSignal, Weights};
+use crate::rank::blend::{DiscoverSignal, SIGNALS, Weights};
 use crate::rank::calibrate::{FitExample, choose, example};
 use crate::state::State;
 
@@ -13,31 +13,58 @@ use crate::state::State;
 const EXAMPLES_MAX: usize = 400;
 /// Parts into which the examples are divided to measure weights on intents that they were not fitted to.
 const FOLDS: usize = 4;
+/// Signals of trained parts: each may have a weight only if its part helps.
+const PART_SIGNALS: [DiscoverSignal; 3] = [DiscoverSignal::Head, DiscoverSignal::Mass, DiscoverSignal::Shgat];
 
-/// The weights of discover with the head, and how they compare with those without.
+/// The examples, and the parts that have been found to help.
 pub(super) struct DiscoverFit {
-    pub(super) with_head: Weights,
-    /// Quality with the head against quality without, on held-out intents.
-    pub(super) head: Paired,
-    /// The means of both.
+    examples: Vec<FitExample>,
+    allowed: [bool; SIGNALS],
+    /// By example: the quality with the allowed signals, under weights that were not fitted to it.
+    qualities: Vec<f64>,
+}
+
+/// How the answers with a part compare with those without.
+pub(super) struct DiscoverVerdict {
+    pub(super) comparison: Paired,
+    /// The mean qualities with it and without it.
     pub(super) quality: [f64; 2],
 }
 
 impl DiscoverFit {
-    /// Fits both sets of weights. `None` if no past intent gives an example.
+    /// Collects the examples. `None` if no past intent gives one.
     pub(super) fn new(state: &State, held: &Held) -> Option<Self> {
         let index = Index::default().update(Arc::new(state.clone()));
-        let with = examples(&index, held);
-        if with.is_empty() {
+        let examples = examples(&index, held);
+        if examples.is_empty() {
             return None;
         }
-        let without: Vec<FitExample> = with.iter().map(|example| example.without(DiscoverSignal::Head)).collect();
-        let (challenger, champion) = (cross_validated(&with), cross_validated(&without));
-        Some(Self {
-            with_head: choose(&with),
-            head: Paired::new(&challenger, &champion),
-            quality: [mean(&challenger), mean(&champion)],
-        })
+        let mut allowed = [true; SIGNALS];
+        for signal in PART_SIGNALS {
+            allowed[signal as usize] = false;
+        }
+        Some(Self { qualities: cross_validated(&examples, &allowed), examples, allowed })
+    }
+
+    /// Compares the answers with some more signals with those without. If they are better, the signals are allowed from now on.
+    pub(super) fn judge(&mut self, signals: &[DiscoverSignal]) -> DiscoverVerdict {
+        let mut allowed = self.allowed;
+        for signal in signals {
+            allowed[*signal as usize] = true;
+        }
+        let qualities = cross_validated(&self.examples, &allowed);
+        let comparison = Paired::new(&qualities, &self.qualities);
+        let quality = [mean(&qualities), mean(&self.qualities)];
+        if comparison.is_better() {
+            (self.allowed, self.qualities) = (allowed, qualities);
+        }
+        DiscoverVerdict { comparison, quality }
+    }
+
+    /// The weights of the allowed signals; `None` if no part helps.
+    pub(super) fn weights(&self) -> Option<Weights> {
+        let helps = PART_SIGNALS.iter().any(|signal| self.allowed[*signal as usize]);
+        helps.then(|| choose(&self.examples.iter().map(|example| example.with(&self.allowed)).collect::<Vec<_>>()))
     }
 }
 
@@ -46,15 +73,16 @@ fn examples(index: &Index, held: &Held) -> Vec<FitExample> {
     let memory = &index.state().memory;
     let scored = |entry: usize| {
         let number = memory.number(intents.entry(entry).hash)?;
-        held.head(number).map(|scores| (entry, scores))
+        held.get(number).map(|scores| (entry, scores))
     };
-    let chosen: Vec<(usize, &[f32])> = (0..intents.len()).filter_map(scored).collect();
+    let chosen: Vec<_> = (0..intents.len()).filter_map(scored).collect();
     let step = chosen.len().div_ceil(EXAMPLES_MAX).max(1);
-    chosen.into_iter().step_by(step).filter_map(|(entry, head)| example(index, entry, head)).collect()
+    chosen.into_iter().step_by(step).filter_map(|(entry, held)| example(index, entry, Some(held))).collect()
 }
 
-/// The quality of every example under weights fitted to the other folds.
-fn cross_validated(examples: &[FitExample]) -> Vec<f64> {
+/// The quality of every example with only the allowed signals, under weights fitted to the other folds.
+fn cross_validated(examples: &[FitExample], allowed: &[bool; SIGNALS]) -> Vec<f64> {
+    let examples: Vec<FitExample> = examples.iter().map(|example| example.with(allowed)).collect();
     let mut qualities = vec![0.0; examples.len()];
     for fold in 0..FOLDS {
         let others = examples.iter().enumerate().filter(|(at, _)| at % FOLDS != fold);

@@ -9,14 +9,15 @@ use super::data::TrainingData;
 use crate::predict::lesson::{HeldOutScores, examples};
 use crate::predict::logit::Example;
 use crate::predict::parts::{floored, log_softmax};
+use crate::predict::shgat::TargetScores;
 use crate::state::State;
 
 /// Intents that give examples, at most; evenly spread over the memory. The few weights need no more.
 const INTENTS_MAX: usize = 1_500;
 /// Numbers kept for held-out scores, at most: an intent takes a few per tool.
 const SCORES_MAX: usize = 16 * 1024 * 1024;
-/// Steps of a run that are held in mind when the room for scores is divided.
-const STEPS_USUAL: usize = 5;
+/// Scores per tool that are held in mind when the room is divided: one per step of a usual run, and those of SHGAT.
+const STEPS_USUAL: usize = 7;
 
 /// The steps of one remembered intent.
 pub(super) struct IntentExamples {
@@ -58,9 +59,21 @@ impl Held {
         }
     }
 
-    /// The head's scores of an intent, if it gives examples.
-    pub(super) fn head(&self, number: u64) -> Option<&[f32]> {
-        self.scores.get(&number).map(|held| held.head.as_slice())
+    /// Whether the scores of a run are kept.
+    pub(super) fn wants(&self, run: usize) -> bool {
+        self.by_run[run].is_some()
+    }
+
+    /// Keeps SHGAT's scores of a run.
+    pub(super) fn add_target(&mut self, run: usize, scores: TargetScores) {
+        if let Some(held) = self.scores_of(run) {
+            held.target = scores;
+        }
+    }
+
+    /// The scores of an intent, if it gives examples.
+    pub(super) fn get(&self, number: u64) -> Option<&HeldOutScores> {
+        self.scores.get(&number)
     }
 
     /// Keeps the encoder's prediction of a run after `calls` calls.

@@ -7,10 +7,14 @@ use pml_model::{Encoder, IntentHead, Report, TrainError};
 use super::data::TrainingData;
 use super::discover::DiscoverFit;
 use super::examples::{Held, IntentExamples};
+use super::shgat::{Failure, ShgatRuns};
+use super::switch::Switch;
 use super::{TrainObserver, TrainProgress, TrainSettings};
 use crate::event::ModelPart;
 use crate::predict::signals::Signal;
+use crate::rank::blend::DiscoverSignal;
 use crate::state::State;
+use crate::trained::PARAMETERS_MAX;
 
 /// Parts into which the intents are divided, so that each is scored by a part that has not seen it.
 const CROSS_FIT_PARTS: usize = 4;
@@ -18,11 +22,14 @@ const CROSS_FIT_PARTS: usize = 4;
 /// A trained part before the gate.
 pub(super) struct Challenger {
     pub(super) part: ModelPart,
-    /// The signal of the next-step ranker that it feeds.
-    pub(super) signal: Signal,
+    /// The signals of the next-step ranker that it feeds, and those of discover.
+    pub(super) signals: &'static [Signal],
+    pub(super) discover: &'static [DiscoverSignal],
     pub(super) bytes: Vec<u8>,
     pub(super) report: Report,
     pub(super) settings: Vec<(String, String)>,
+    /// Why there is nothing to judge.
+    pub(super) failure: Option<String>,
 }
 
 /// Everything a training run computed.
@@ -49,14 +56,15 @@ pub(super) fn train_all<'a>(
         match part {
             ModelPart::Head => challengers.push(train_head(&data, settings, seed, observe, &mut held)?),
             ModelPart::Encoder => challengers.push(train_encoder(&data, settings, seed, observe, &mut held)?),
-            ModelPart::Shgat | ModelPart::Ranker => {}
+            ModelPart::Shgat => challengers.push(train_shgat(state, &data, settings, seed, observe, &mut held)?),
+            ModelPart::Ranker => {}
         }
     }
     let discover = DiscoverFit::new(state, &held);
     Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state) })
 }
 
-type Observe<'a> = dyn FnMut(pml_model::Progress) -> ControlFlow<()> + 'a;
+pub(super) type Observe<'a> = dyn FnMut(pml_model::Progress) -> ControlFlow<()> + 'a;
 
 fn train_head(
     data: &TrainingData,
@@ -81,10 +89,12 @@ fn train_head(
     ];
     Ok(Challenger {
         part: ModelPart::Head,
-        signal: Signal::IntentHead,
+        signals: &[Signal::IntentHead],
+        discover: &[DiscoverSignal::Head],
         bytes: trained.to_bytes(),
         report,
         settings: named(settings),
+        failure: None,
     })
 }
 
@@ -111,10 +121,51 @@ fn train_encoder(
     ];
     Ok(Challenger {
         part: ModelPart::Encoder,
-        signal: Signal::Recurrent,
+        signals: &[Signal::Recurrent],
+        discover: &[],
         bytes: encoder.to_bytes(),
         report,
         settings: named(settings),
+        failure: None,
+    })
+}
+
+fn train_shgat(
+    state: &State,
+    data: &TrainingData,
+    settings: &TrainSettings,
+    seed: u64,
+    observe: &mut Observe<'_>,
+    held: &mut Held,
+) -> Result<Challenger, TrainError> {
+    let settings = &settings.shgat;
+    let (bytes, report, failure) = match ShgatRuns::new(state, data, settings, seed).train(observe, held) {
+        Ok((bytes, report)) if bytes.len() as u64 > PARAMETERS_MAX => {
+            let reason = format!("its parameters take {} bytes, more than the {PARAMETERS_MAX} that are kept", bytes.len());
+            (Vec::new(), report, Some(reason))
+        }
+        Ok((bytes, report)) => (bytes, report, None),
+        Err(Failure::Training(error)) => return Err(error),
+        Err(Failure::Hypergraph(error)) => (Vec::new(), Report::default(), Some(error.to_string())),
+    };
+    let settings = [
+        ("learning_rate", settings.learning_rate.to_string()),
+        ("decay", settings.decay.to_string()),
+        ("batch", settings.batch.to_string()),
+        ("epochs_max", settings.epochs.to_string()),
+        ("failure_weight", settings.failure_weight.to_string()),
+        ("calibration", settings.calibration.to_string()),
+        ("patience", settings.patience.to_string()),
+        ("without", Switch::names_off(&settings.switches)),
+    ];
+    Ok(Challenger {
+        part: ModelPart::Shgat,
+        signals: &[Signal::TargetMass, Signal::Shgat],
+        discover: &[DiscoverSignal::Mass, DiscoverSignal::Shgat],
+        bytes,
+        report,
+        settings: named(settings),
+        failure,
     })
 }
 

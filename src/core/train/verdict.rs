@@ -2,6 +2,7 @@
 
 use super::TrainedPart;
 use super::baselines::BASELINES;
+use super::discover::{DiscoverFit, DiscoverVerdict};
 use super::examples::IntentExamples;
 use super::fit::{Allowed, IntentScore, cross_validated, fit_weights, online_cross_validated, score};
 use super::gate::{INTENTS_MIN, Paired};
@@ -17,7 +18,7 @@ use crate::text::clauses;
 use crate::vectors::TextHash;
 
 /// Signals of trained parts: each may have a weight only if its part is accepted.
-const PART_SIGNALS: [Signal; 4] = [Signal::IntentHead, Signal::Recurrent, Signal::TargetMass, Signal::Hyperpath];
+const PART_SIGNALS: [Signal; 5] = [Signal::IntentHead, Signal::Recurrent, Signal::TargetMass, Signal::Hyperpath, Signal::Shgat];
 
 /// What the gate found out about one part.
 struct PartVerdict {
@@ -57,7 +58,8 @@ impl Comparison {
 impl TrainingResult<'_> {
     /// Decides about every part, then about the ranker with the accepted parts; if that is not better than what serves, nothing is
     /// accepted.
-    pub(super) fn decide(self) -> Vec<TrainedPart> {
+    pub(super) fn decide(mut self) -> Vec<TrainedPart> {
+        let mut discover = self.discover.take();
         let mut allowed = [true; SIGNALS];
         for signal in PART_SIGNALS {
             allowed[signal as usize] = false;
@@ -65,7 +67,7 @@ impl TrainingResult<'_> {
         let mut scores = cross_validated(&self.examples, &allowed);
         let mut verdicts = Vec::new();
         for challenger in &self.challengers {
-            verdicts.push(self.judge(challenger, &mut allowed, &mut scores));
+            verdicts.push(self.judge(challenger, &mut allowed, &mut scores, discover.as_mut()));
         }
         let (next_accepted, next_reason) = self.judge_ranker(&scores);
         let accepted = |verdict: &PartVerdict| (verdict.helps_next && next_accepted) || verdict.helps_discover;
@@ -73,7 +75,7 @@ impl TrainingResult<'_> {
         let ranker = RankerWeights {
             requires: served.map(|(challenger, _)| challenger.version()).collect(),
             next: next_accepted.then(|| fit_weights(self.examples.iter(), &allowed)),
-            discover: self.discover.as_ref().filter(|discover| discover.head.is_better()).map(|discover| discover.with_head),
+            discover: discover.as_ref().and_then(DiscoverFit::weights),
         };
         let ranker_accepted = next_accepted || ranker.discover.is_some();
         let mut metrics = mean_metrics("next.with_parts", &scores);
@@ -96,22 +98,31 @@ impl TrainingResult<'_> {
         self.challengers.iter().zip(verdicts).map(part).chain([ranker]).collect()
     }
 
-    /// Whether a part helps on intents that it has not seen. If so, its signal is allowed from now on.
-    fn judge(&self, challenger: &Challenger, allowed: &mut Allowed, scores: &mut Vec<IntentScore>) -> PartVerdict {
+    /// Whether a part helps on intents that it has not seen. If so, its signals are allowed from now on.
+    fn judge(
+        &self,
+        challenger: &Challenger,
+        allowed: &mut Allowed,
+        scores: &mut Vec<IntentScore>,
+        discover: Option<&mut DiscoverFit>,
+    ) -> PartVerdict {
         let report = &challenger.report;
         let mut metrics = Vec::new();
         for (name, value) in [("validation.before", report.validation_before), ("validation.after", report.validation)] {
             metrics.extend(value.map(|value| metric(name, f64::from(value), report.examples)));
         }
-        if report.epochs == 0 {
-            let reason = match report.validation_before {
-                Some(_) => "training did not improve it on held-out runs".to_owned(),
-                None => format!("fewer than {INTENTS_MIN} distinct intents with vectors"),
+        if report.epochs == 0 || challenger.failure.is_some() {
+            let reason = match (&challenger.failure, report.validation_before) {
+                (Some(failure), _) => failure.clone(),
+                (None, Some(_)) => "training did not improve it on held-out runs".to_owned(),
+                (None, None) => format!("fewer than {INTENTS_MIN} distinct intents with vectors"),
             };
             return PartVerdict { helps_next: false, helps_discover: false, reason, metrics };
         }
         let mut with = *allowed;
-        with[challenger.signal as usize] = true;
+        for signal in challenger.signals {
+            with[*signal as usize] = true;
+        }
         let scores_with = cross_validated(&self.examples, &with);
         let next = Comparison::new(&scores_with, scores);
         metrics.extend(mean_metrics("next.without", scores));
@@ -122,11 +133,12 @@ impl TrainingResult<'_> {
         }
         let mut reason = format!("next: {}", next.describe());
         let mut helps_discover = false;
-        if let Some(discover) = self.discover.as_ref().filter(|_| challenger.part == ModelPart::Head) {
-            let Paired { mean, error, n } = discover.head;
-            helps_discover = discover.head.is_better();
-            metrics.push(metric("discover.quality.with", discover.quality[0], n));
-            metrics.push(metric("discover.quality.without", discover.quality[1], n));
+        if let Some(discover) = discover.filter(|_| !challenger.discover.is_empty()) {
+            let DiscoverVerdict { comparison, quality } = discover.judge(challenger.discover);
+            let Paired { mean, error, n } = comparison;
+            helps_discover = comparison.is_better();
+            metrics.push(metric("discover.quality.with", quality[0], n));
+            metrics.push(metric("discover.quality.without", quality[1], n));
             reason = format!("{reason}; discover: recall@5 + reciprocal rank {mean:+.4} +- {error:.4} on {n} intents");
         }
         PartVerdict { helps_next, helps_discover, reason, metrics }
@@ -225,7 +237,7 @@ fn served_examples(state: &State, number: u64) -> IntentExamples {
     let calls: Vec<Option<Node>> =
         entry.sequences.last().map(|sequence| sequence.calls.iter().copied().map(Some).collect()).unwrap_or_default();
     let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(&intent), &calls[..step])?))).collect();
-    let scores = HeldOutScores { head: parts.head_scores(state, &intent), next };
+    let scores = HeldOutScores { head: parts.head_scores(state, &intent), target: parts.target_scores(state, &intent), next };
     IntentExamples { number, steps: examples(state, number, entry, scores) }
 }
 

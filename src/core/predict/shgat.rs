@@ -1,0 +1,77 @@
+//! SHGAT as a trained part: which capability an intent asks for, and which tools that capability comes down to.
+//!
+//! A trained SHGAT is stored with the hypergraph that it was trained for: the capabilities, their vectors and all features. So it is a
+//! function of its bytes and of the tools' texts: a trace that is learnt later changes no score, costs no recomputation, and a restored
+//! state answers as the original did. A tool registered later is scored by its text; a capability learnt later is in the hypergraph of
+//! the next training.
+
+mod bytes;
+pub(crate) mod capability_graph;
+
+use ndarray::Array2;
+use pml_model::shgat::{Enriched, Hypergraph, Parameters, Scorer, Switches, Vectors};
+
+use super::parts::LOG_MIN;
+use capability_graph::CapabilityGraph;
+
+/// Added to a target mass before the logarithm: a smaller share says no more than none.
+const MASS_MIN: f32 = 1e-3;
+
+/// What SHGAT says about one intent, by position of the tool. Both are empty without SHGAT.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TargetScores {
+    /// Logarithm of the probability that the intent asks for the tool.
+    pub(crate) tools: Vec<f32>,
+    /// Logarithm of the probability that the target capability contains the tool, plus [`MASS_MIN`].
+    pub(crate) mass: Vec<f32>,
+}
+
+impl TargetScores {
+    pub(crate) fn new(scorer: &Scorer, intent: &[f32]) -> Self {
+        let log = |score: f32| libm::logf(score).max(LOG_MIN);
+        Self {
+            tools: scorer.tool_scores(intent).into_iter().map(log).collect(),
+            mass: scorer.target_mass(intent).into_iter().map(|mass| libm::logf(mass + MASS_MIN)).collect(),
+        }
+    }
+}
+
+/// `ShgatModel` holds trained parameters and the hypergraph that they were trained for, without the vectors of the tools.
+#[derive(Clone, Debug)]
+pub(crate) struct ShgatModel {
+    pub(crate) parameters: Parameters,
+    pub(crate) switches: Switches,
+    pub(crate) graph: CapabilityGraph,
+}
+
+impl ShgatModel {
+    pub(crate) fn dim(&self) -> usize {
+        self.parameters.shape().dim
+    }
+
+    /// The scorer for these tools, which are those of the training and later ones. One pass over the hypergraph.
+    pub(crate) fn scorer(&self, tools: &Array2<f32>) -> Scorer {
+        let mut graph: Hypergraph = self.graph.graph.clone();
+        while graph.tools() < tools.nrows() {
+            graph.add_tool();
+        }
+        let vectors = Vectors { tools: tools.clone(), capabilities: self.graph.vectors.capabilities.clone() };
+        let graph = CapabilityGraph { graph, vectors, ..self.graph.clone() };
+        scorer(&graph, &self.parameters, self.switches)
+    }
+}
+
+/// The scorer of a hypergraph with all vectors.
+pub(crate) fn scorer(graph: &CapabilityGraph, parameters: &Parameters, switches: Switches) -> Scorer {
+    let mut parameters = parameters.clone();
+    parameters.grow(graph.graph.level_count());
+    let enriched = if switches.message_passing {
+        Enriched::new(&graph.graph, &graph.vectors, &parameters, 1)
+    } else {
+        Enriched::unchanged(&graph.vectors)
+    };
+    Scorer::new(&graph.graph, &enriched, &graph.features, &parameters, switches)
+}
+
+#[cfg(test)]
+mod tests;

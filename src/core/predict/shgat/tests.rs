@@ -1,0 +1,82 @@
+use pml_model::random::Random;
+use pml_model::shgat::sample::{Sample, Sizes};
+use pml_model::shgat::{Node as Row, Part, Shape, Trace, path_successes};
+
+use super::bytes::rounded;
+use super::*;
+
+const DIM: usize = 12;
+
+fn model() -> (ShgatModel, Array2<f32>) {
+    let Sample { graph, mut vectors, mut features } =
+        Sample::new(Sizes { tools: 30, capabilities: 40, members: 3, dim: DIM }, 7);
+    vectors.capabilities.mapv_inplace(rounded);
+    for tool in &mut features.tools {
+        (tool.page_rank, tool.adamic_adar) = (rounded(tool.page_rank), 0.0);
+        (tool.cooccurrence, tool.recency) = (rounded(tool.cooccurrence), rounded(tool.recency));
+    }
+    for capability in &mut features.capabilities {
+        (capability.hypergraph_page_rank, capability.adamic_adar) = (rounded(capability.hypergraph_page_rank), 0.0);
+        (capability.recency, capability.heat) = (rounded(capability.recency), 0.0);
+    }
+    let tools = vectors.tools.clone();
+    let positions = (0..40).map(|position| vec![position, position + 100]).collect();
+    let graph = CapabilityGraph { graph, vectors, features, positions };
+    let parameters = Parameters::new(Shape::new(DIM, 4), graph.graph.level_count());
+    let switches = Switches { temporal: false, ..Switches::default() };
+    (ShgatModel { parameters, switches, graph }, tools)
+}
+
+fn intent(seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    (0..DIM).map(|_| f32::from(u16::try_from(random.below(1000)).unwrap()) / 500.0 - 1.0).collect()
+}
+
+#[test]
+fn bytes_convert_back_to_the_same_scores_and_damage_is_noticed() {
+    let (model, tools) = model();
+    let bytes = model.to_bytes();
+    let again = ShgatModel::from_bytes(&bytes).unwrap();
+    assert_eq!(again.to_bytes(), bytes);
+    let (before, after) = (scorer(&model.graph, &model.parameters, model.switches), again.scorer(&tools));
+    for seed in 0..5 {
+        let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        assert_eq!(bits(before.tool_scores(&intent(seed))), bits(after.tool_scores(&intent(seed))));
+        assert_eq!(bits(before.target_mass(&intent(seed))), bits(after.target_mass(&intent(seed))));
+    }
+    for length in (0..bytes.len()).step_by(97) {
+        assert!(ShgatModel::from_bytes(&bytes[..length]).is_none(), "cut at {length}");
+    }
+}
+
+/// ALGORITHMS 9: what training predicts for a path is what is served for it.
+#[test]
+fn training_and_serving_score_alike() {
+    let (model, tools) = model();
+    let served = ShgatModel::from_bytes(&model.to_bytes()).unwrap().scorer(&tools);
+    let intents = Array2::from_shape_vec((5, DIM), (0..5).flat_map(intent).collect()).unwrap();
+    let paths = [vec![Row::Tool(3)], vec![Row::Capability(7)], vec![Row::Tool(1), Row::Tool(29), Row::Capability(39)]];
+    let path = |intent: usize| paths[intent % paths.len()].clone();
+    let traces: Vec<Trace> =
+        (0..5).map(|intent| Trace { id: intent as u128, intent, path: path(intent), succeeded: true }).collect();
+    let CapabilityGraph { graph, vectors, features, .. } = &model.graph;
+    let part = Part { graph, vectors, features, intents: &intents, traces: &traces };
+    let predicted = path_successes(&part, &model.parameters, model.switches, 1);
+    for (trace, predicted) in traces.iter().zip(predicted) {
+        let intent = intents.row(trace.intent).to_vec();
+        assert!((served.predict_path_success(&intent, &trace.path) - predicted).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn a_tool_registered_after_the_training_is_scored_by_its_text() {
+    let (model, tools) = model();
+    let new = intent(1);
+    let mut more = tools.clone();
+    more.push_row(ndarray::aview1(&new)).unwrap();
+    let scores = TargetScores::new(&model.scorer(&more), &new);
+    assert_eq!((scores.tools.len(), scores.mass.len()), (31, 31));
+    let before = TargetScores::new(&model.scorer(&tools), &new);
+    assert_eq!(scores.tools[..30], before.tools[..]);
+    assert!(scores.mass[30] < scores.mass[..30].iter().copied().fold(f32::MIN, f32::max), "no capability contains it");
+}
