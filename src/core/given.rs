@@ -14,8 +14,8 @@
 use std::sync::Arc;
 
 use crate::event::{
-    CapabilityDeclared, DeclaredStructure, Event, Json, NewRecord, Record, StructureEdge, StructureNode, TemplateLoaded,
-    ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
+    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, Event, Json, NewRecord, Record, StructureEdge, StructureNode,
+    TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
 };
 use crate::graph::Node;
 use crate::graph::edge::EdgeKind;
@@ -70,6 +70,21 @@ impl History {
         let id = RecordId::from_parts(time, self.seq.into());
         let fact = Arc::new(NewRecord { id, time, source: "urn:test".into(), causation: None, event });
         self.state.apply(&Record { seq: Seq(self.seq), recorded_at: time, fact });
+    }
+
+    /// Registers a tool with these hints about whether it only reads and whether it may be repeated.
+    pub(crate) fn annotate(&mut self, tool: &str, read_only: Option<bool>, idempotent: Option<bool>) {
+        let Event::ToolRegistered(mut registered) = registered(tool) else { unreachable!("it registers a tool") };
+        registered.annotations = Some(ToolAnnotations { read_only, idempotent, ..ToolAnnotations::default() });
+        self.apply(Event::ToolRegistered(registered));
+    }
+
+    /// Adds the vectors that are missing.
+    pub(crate) fn embed(&mut self, vector: impl Fn(&str) -> Vec<f32>) {
+        for (hash, text) in self.state.vectors.lacking("test", usize::MAX) {
+            let (text_hash, vector) = (hash.to_string(), vector(&text));
+            self.apply(Event::EmbeddingComputed(EmbeddingComputed { text_hash, model: "test".to_owned(), vector }));
+        }
     }
 
     /// The node of a tool, or of a capability named in brackets.

@@ -7,7 +7,7 @@
 //! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,
 //! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
 //! intent), `predict` (the next call), `paths` (hyperpaths, prerequisites, DAGs), `suggest`
-//! (plans for an intent).
+//! (plans for an intent), `speculate` (what may be run ahead).
 
 pub mod hash;
 pub mod id;
@@ -38,6 +38,7 @@ pub mod trained;
 pub mod paths;
 pub mod predict;
 pub mod rank;
+pub mod speculate;
 pub mod suggest;
 
 pub mod train;

@@ -34,7 +34,7 @@ pub use rows::Counters;
 /// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
 /// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
 /// digest of a log to this number.
-pub const FOLD: u32 = 2;
+pub const FOLD: u32 = 3;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl State {
             Event::TemplateLoaded(template) => self.load_template(template),
             Event::EmbeddingComputed(embedding) => self.apply_embedding(embedding),
             Event::PredictionServed(served) => self.add_impression(served, record.fact.causation, seq),
-            Event::FeedbackGiven(feedback) => self.apply_feedback(feedback),
+            Event::FeedbackGiven(feedback) => self.apply_feedback(feedback, seq),
             Event::StepFinished(step) if in_time => self.score_step(step, &record.fact, seq),
             Event::ExecutionFinished(finished) if in_time => self.score_impression(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.

@@ -6,19 +6,23 @@
 //!                                     past runs near and far --wiring--> order, data flow, layers
 //! ```
 //!
-//! A suggestion is a function of its sources and the question. Nothing here needs trained parts; a trained head adds a feature to
-//! [`probability`].
+//! A suggestion is a function of its sources and the question. Nothing here needs trained parts; those that serve add features to
+//! [`probability`] and rank the steps of the beam search.
 
 mod arguments;
 mod asked;
 mod beam;
 mod candidates;
+mod declared;
+pub mod feedback;
+mod fit;
 mod model;
 mod past_runs;
 pub mod planner;
 mod probability;
 mod quality;
 mod regression;
+mod weights;
 mod wiring;
 
 #[cfg(test)]
@@ -26,22 +30,27 @@ mod tests;
 
 use super::graph::Node;
 use super::graph::adjacency::Adjacency;
-use super::id::{Callee, Seq};
+use super::id::{Callee, RecordId, Seq};
 use super::paths::PathIndex;
 use super::paths::cover::covering;
-use super::paths::dag::{Dag, Dependency};
+use super::paths::dag::Dag;
 use super::paths::prerequisites::Measure;
 use super::rank::signals::Signals;
 use super::rank::{Index, Question};
 pub use arguments::Argument;
 use asked::Asked;
+pub(crate) use asked::HeldOut;
 pub use candidates::PlanOrigin;
 use candidates::{Candidate, distinct_sets, matching_capabilities};
+use feedback::plan_id;
 pub use model::PlanModel;
+pub(crate) use model::fit_held_out;
 pub use probability::ToolProbability;
 use probability::{tool_features, tool_probabilities};
-use quality::{f1, quality_features};
-use wiring::Wiring;
+use quality::{QUALITY_FEATURES, f1, quality_features};
+pub(crate) use weights::NamedTable;
+pub use weights::PlanWeights;
+use wiring::{FlowModel, Wiring};
 
 /// Confidence from which a suggestion is made without reserve. No source gives a number; at one half more is right than wrong.
 pub const SURE_MIN: f64 = 0.5;
@@ -68,14 +77,18 @@ pub struct SuggestedTask {
     pub depends_on: Vec<usize>,
     /// Tasks of one layer can run side by side; layer 0 depends on no task.
     pub layer: usize,
+    /// Whether past runs mostly called it again with its own output.
+    pub is_repeated: bool,
     pub arguments: Vec<Argument>,
 }
 
 /// A plan: tasks, each after all it depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuggestedPlan {
+    /// Names the tools and the intent; feedback refers to it.
+    pub id: RecordId,
     pub tasks: Vec<SuggestedTask>,
-    /// The expected F1 score of its tools, 0 to 1.
+    /// The expected F1 score of its tools, 0 to 1, moved by feedback on the same plan.
     pub confidence: f64,
     pub origin: PlanOrigin,
     /// Why this plan, in sentences.
@@ -113,21 +126,26 @@ pub fn suggest(sources: Sources<'_>, question: &Question, context: &[Callee]) ->
     let Sources { index, paths, model, .. } = sources;
     let state = index.state();
     let context: Vec<Node> = context.iter().filter_map(|callee| state.find(callee)).collect();
-    let asked = Asked::new(state, &model.runs, question, context);
+    let weights = &model.weights;
+    let asked = Asked::new(state, &model.runs, question, context, model.ranking());
     let signals = Signals::compute(index, question, None);
-    let probabilities = tool_probabilities(&tool_features(index, &signals, &asked), &model.tools);
-    let mut candidates = candidates::collect(&asked, &probabilities, model.caution);
+    let beams = beam::search(&asked);
+    let probabilities = tool_probabilities(&tool_features(index, &signals, &asked, &beams), &weights.tools);
+    let mut candidates = candidates::collect(&asked, &beams, &probabilities, weights.caution);
     candidates.extend(candidates::capabilities(&asked, paths, &matching_capabilities(index, &signals)));
     let candidates = distinct_sets(candidates);
-    let features = quality_features(&candidates, &probabilities, model.caution);
-    let confidence = |features| model.confidence(features, asked.familiarity());
-    let mut rated: Vec<(f64, Candidate)> = features.iter().map(confidence).zip(candidates).collect();
+    let features = quality_features(&candidates, &probabilities, weights.caution);
+    let rate = |(features, candidate): (&[f64; QUALITY_FEATURES], Candidate)| {
+        let callees: Vec<Callee> = candidate.nodes.iter().map(|node| state.callee(*node)).collect();
+        let id = plan_id(&question.intent, callees.iter());
+        let expected = weights.confidence(features, asked.familiarity());
+        let confidence = state.predictor.feedback.adjusted(id, expected);
+        Rated { id, merit: weights.merit(features) * confidence / expected, confidence, candidate }
+    };
+    let mut rated: Vec<Rated> = features.iter().zip(candidates).map(rate).collect();
     // A stable sort: of equals the earlier candidate.
-    rated.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let drawn: Vec<Drawn> = differing(rated)
-        .into_iter()
-        .map(|(confidence, candidate)| draw(sources, &asked, &probabilities, candidate, confidence))
-        .collect();
+    rated.sort_by(|a, b| b.merit.total_cmp(&a.merit));
+    let drawn: Vec<Drawn> = differing(rated).into_iter().map(|rated| draw(sources, &asked, &probabilities, rated)).collect();
     let mut plans = drawn.into_iter();
     let best = plans.next();
     let is_sure = best.as_ref().is_some_and(|best| best.plan.confidence >= SURE_MIN);
@@ -142,13 +160,22 @@ pub fn suggest(sources: Sources<'_>, question: &Question, context: &[Callee]) ->
     }
 }
 
+/// A candidate with how good it is expected to be.
+struct Rated {
+    id: RecordId,
+    /// What it is chosen by.
+    merit: f64,
+    confidence: f64,
+    candidate: Candidate,
+}
+
 /// The best candidate and those after it that differ from all before.
-fn differing(rated: Vec<(f64, Candidate)>) -> Vec<(f64, Candidate)> {
-    let mut kept: Vec<(f64, Candidate)> = Vec::new();
-    for (confidence, candidate) in rated {
-        let is_new = kept.iter().all(|(_, other)| f1(&candidate.nodes, &other.nodes) <= OVERLAP_MAX);
+fn differing(rated: Vec<Rated>) -> Vec<Rated> {
+    let mut kept: Vec<Rated> = Vec::new();
+    for rated in rated {
+        let is_new = kept.iter().all(|other| f1(&rated.candidate.nodes, &other.candidate.nodes) <= OVERLAP_MAX);
         if is_new && kept.len() <= ALTERNATIVES_MAX {
-            kept.push((confidence, candidate));
+            kept.push(rated);
         }
     }
     kept
@@ -161,26 +188,20 @@ struct Drawn {
 }
 
 /// Orders the tools of a candidate, joins them and describes them.
-fn draw(
-    sources: Sources<'_>,
-    asked: &Asked<'_>,
-    probabilities: &[ToolProbability],
-    candidate: Candidate,
-    confidence: f64,
-) -> Drawn {
-    let (state, flow) = (asked.state, sources.model.flow);
+fn draw(sources: Sources<'_>, asked: &Asked<'_>, probabilities: &[ToolProbability], rated: Rated) -> Drawn {
+    let (state, weights) = (asked.state, &sources.model.weights);
+    let Rated { id, candidate, confidence, .. } = rated;
     let wiring = Wiring::new(asked, &candidate.nodes);
-    let keeps_order = candidate.is_ordered && flow.is_none_or(|flow| flow.keeps_copied_order);
-    let order: Vec<usize> = if keeps_order { (0..candidate.nodes.len()).collect() } else { wiring.order() };
+    let keeps_order = candidate.is_ordered
+        && weights.flow.is_none_or(|flow| match candidate.origin {
+            PlanOrigin::Beam { .. } => flow.keeps_beam_order,
+            _ => flow.keeps_copied_order,
+        });
+    let order: Vec<usize> = if keeps_order { (0..candidate.nodes.len()).collect() } else { wiring.order(&weights.order) };
     let nodes: Vec<Node> = order.iter().map(|position| candidate.nodes[*position]).collect();
-    let dag = match flow {
-        Some(flow) => {
-            let joined = wiring
-                .pairs(&order)
-                .into_iter()
-                .filter_map(|(from, to, features)| flow.joins(&features).map(|strength| Dependency { from, to, strength }));
-            Dag::unreduced(nodes, joined.collect())
-        }
+    let flow = weights.flow.or_else(|| wiring.knows_flow().then_some(FlowModel::PRIOR));
+    let dag = match &flow {
+        Some(flow) => Dag::unreduced(nodes, wiring.joined(&order, flow)),
         None => Dag::by_paths(sources.graph, &nodes),
     };
     let (layers, p) =
@@ -196,11 +217,18 @@ fn draw(
         let times = |from: usize| wiring.times_fed(order[from], order[position]);
         feeding.sort_by(|a, b| times(b.0).total_cmp(&times(a.0)).then(a.0.cmp(&b.0)));
         let arguments = arguments::arguments(state, *node, &feeding);
-        SuggestedTask { callee: state.callee(*node), p: p(node), depends_on, layer: layers[position], arguments }
+        SuggestedTask {
+            callee: state.callee(*node),
+            p: p(node),
+            depends_on,
+            layer: layers[position],
+            is_repeated: wiring.is_repeated(order[position]),
+            arguments,
+        }
     };
     let tasks = dag.nodes().iter().enumerate().map(task).collect();
     let rationale = rationale(asked, &candidate.origin, confidence);
-    Drawn { plan: SuggestedPlan { tasks, confidence, origin: candidate.origin, rationale }, dag }
+    Drawn { plan: SuggestedPlan { id, tasks, confidence, origin: candidate.origin, rationale }, dag }
 }
 
 /// What the tasks need besides each other and what is done already.

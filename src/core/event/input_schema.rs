@@ -34,6 +34,13 @@ pub fn parameters(schema: &Json) -> Vec<Parameter> {
     names.into_iter().map(parameter).collect()
 }
 
+/// The kinds of values that a schema lists under `field` (`input_types` or `output_types`, as some datasets declare them).
+pub fn kinds(schema: &Json, field: &str) -> Vec<String> {
+    let listed = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(schema.as_str()).ok();
+    let listed = listed.and_then(|mut schema| serde_json::from_value(schema.remove(field)?).ok());
+    listed.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +60,13 @@ mod tests {
         check(r#"{"properties":{}}"#, &[]);
         check("true", &[]);
         check(r#"{"properties":[]}"#, &[]);
+    }
+
+    #[test]
+    fn kinds_are_those_listed() {
+        let schema = Json::from_valid(r#"{"input_types":["url"],"output_types":["image","text"]}"#);
+        assert_eq!(kinds(&schema, "output_types"), ["image", "text"]);
+        assert_eq!(kinds(&schema, "properties"), [""; 0]);
+        assert_eq!(kinds(&Json::from_valid("true"), "input_types"), [""; 0]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::corpus::{Corpus, largest};
-use super::parts::{IntentVectors, LOG_MIN};
+use super::parts::{HeadScores, IntentVectors, LOG_MIN};
 use super::shgat::TargetScores;
 use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
@@ -67,8 +67,8 @@ pub struct Evidence {
     similar_tools: Vec<u32>,
     /// The vectors of the intent, for the recurrent encoder; none if the intent has no vector.
     vectors: Option<IntentVectors>,
-    /// The intent head's logarithm of the probability, by position of the tool; empty without a head.
-    head: Vec<f32>,
+    /// What the intent head says; empty without a head.
+    head: HeadScores,
     /// What SHGAT says; empty without SHGAT.
     target: TargetScores,
 }
@@ -120,9 +120,14 @@ impl Evidence {
         evidence
     }
 
+    /// Adds the vectors of the intent, which the recurrent encoder needs.
+    pub(crate) fn add_vectors(&mut self, vectors: Option<IntentVectors>) {
+        self.vectors = vectors;
+    }
+
     /// Adds the scores of the intent head; the tools that it likes best become candidates.
-    pub(crate) fn add_head(&mut self, scores: Vec<f32>) {
-        self.add_likeliest(&scores);
+    pub(crate) fn add_head(&mut self, scores: HeadScores) {
+        self.add_likeliest(&scores.tools);
         self.head = scores;
     }
 
@@ -173,7 +178,7 @@ impl Evidence {
             clause_words,
             similar_tools,
             vectors: None,
-            head: Vec::new(),
+            head: HeadScores::default(),
             target: TargetScores::default(),
         }
     }
@@ -221,12 +226,18 @@ impl Evidence {
 
     /// Whether an intent head scored the tools.
     pub fn has_head(&self) -> bool {
-        !self.head.is_empty()
+        !self.head.tools.is_empty()
     }
 
     /// The intent head's logarithm of the probability of a tool; `None` without a head.
     pub fn head_score(&self, position: u32) -> Option<f64> {
-        self.head.get(position as usize).map(|score| f64::from(*score))
+        self.head.tools.get(position as usize).map(|score| f64::from(*score))
+    }
+
+    /// The clause that a tool answers: by the intent head, without one the most similar clause.
+    pub fn answered_clause(&self, position: u32) -> Option<usize> {
+        let by_head = self.head.clauses.get(position as usize).map(|clause| usize::from(*clause));
+        by_head.or_else(|| self.best_clause(position).map(|(clause, _)| clause))
     }
 
     /// Whether SHGAT scored the tools.

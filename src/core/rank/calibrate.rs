@@ -111,7 +111,7 @@ fn score(features: &Features, weights: &Features) -> f64 {
 pub(crate) fn example(index: &Index, entry: usize, held: Option<&HeldOutScores>) -> Option<FitExample> {
     let mut signals = Signals::compute(index, &past_question(index, entry), Some(entry));
     if let Some(held) = held {
-        signals.add_logarithms(index, DiscoverSignal::Head, &held.head);
+        signals.add_logarithms(index, DiscoverSignal::Head, &held.head.tools);
         signals.add_target(index, &held.target);
     }
     let documents = index.documents();

@@ -1,8 +1,9 @@
 //! The arguments of a task: the parameters of its tool, and which of them an earlier task of the plan can fill.
 
+use super::declared::registration;
 use crate::event::Json;
 use crate::event::input_schema::{Parameter, parameters};
-use crate::graph::{Node, NodeKind};
+use crate::graph::Node;
 use crate::state::State;
 
 /// A parameter of a task's tool.
@@ -12,7 +13,8 @@ pub struct Argument {
     pub required: bool,
     /// The value type by the schema, if it names one.
     pub value_type: Option<String>,
-    /// The position of the task whose output has a property of this name; `None` if the caller has to supply the value.
+    /// The position of the task that supplies the value: its output has a property of this name, or it fed this tool in past runs and
+    /// no other required parameter can have taken its output. `None` if the caller has to supply the value.
     pub fed_by: Option<usize>,
 }
 
@@ -31,11 +33,16 @@ pub(super) fn arguments(state: &State, tool: Node, feeding: &[(usize, Node)]) ->
         required: parameter.required,
         value_type: parameter.value_type,
     };
-    inputs.into_iter().map(argument).collect()
+    let mut arguments: Vec<Argument> = inputs.into_iter().map(argument).collect();
+    let unused = feeding.iter().map(|(task, _)| *task).find(|task| arguments.iter().all(|it| it.fed_by != Some(*task)));
+    let mut open = arguments.iter_mut().filter(|argument| argument.required && argument.fed_by.is_none());
+    if let (Some(argument), None) = (open.next(), open.next()) {
+        argument.fed_by = unused;
+    }
+    arguments
 }
 
 fn schema(state: &State, node: Node, input: bool) -> Option<&Json> {
-    let NodeKind::Tool(position) = node.kind() else { return None };
-    let registration = state.tools.at(position).registration.as_ref()?;
+    let registration = registration(state, node)?;
     if input { registration.input_schema.as_ref() } else { registration.output_schema.as_ref() }
 }

@@ -3,7 +3,6 @@
 use super::asked::Asked;
 use crate::graph::Node;
 use crate::predict::candidates::Candidate;
-use crate::predict::probabilities_without;
 
 /// Unfinished plans kept after each step, and finished ones returned.
 const WIDTH: usize = 3;
@@ -43,16 +42,20 @@ pub(super) fn search(asked: &Asked<'_>) -> Vec<BeamPlan> {
     finished
 }
 
-/// Adds the likely continuations of a plan. A node is planned once: asking for it again would only prolong the plan.
+/// Adds the likely continuations of a plan. A node is planned once, so the probability of calling it again is shared by the others.
 fn extend(asked: &Asked<'_>, plan: &BeamPlan, next: &mut Vec<BeamPlan>, finished: &mut Vec<BeamPlan>) {
-    let context: Vec<Option<Node>> = asked.context.iter().chain(&plan.nodes).map(|node| Some(*node)).collect();
-    let outcomes = probabilities_without(asked.state, &asked.evidence, &context, &asked.excluded);
-    for (candidate, p) in outcomes.into_iter().take(2 * WIDTH).filter(|(_, p)| *p >= P_MIN) {
+    let is_new = |candidate: &Candidate| match candidate {
+        Candidate::Done => !plan.nodes.is_empty(),
+        Candidate::Call(node) => !plan.nodes.contains(node) && asked.is_open(*node),
+    };
+    let outcomes: Vec<(Candidate, f64)> =
+        asked.next_calls(&plan.nodes).into_iter().filter(|(candidate, _)| is_new(candidate)).collect();
+    let total: f64 = outcomes.iter().map(|(_, p)| p).sum();
+    for (candidate, p) in outcomes.into_iter().take(2 * WIDTH).map(|(candidate, p)| (candidate, p / total)) {
         let log_p = plan.log_p + libm::log(p);
         match candidate {
-            Candidate::Done if plan.nodes.is_empty() => {}
+            _ if p < P_MIN => {}
             Candidate::Done => finished.push(BeamPlan { nodes: plan.nodes.clone(), log_p }),
-            Candidate::Call(node) if plan.nodes.contains(&node) || !asked.is_open(node) => {}
             Candidate::Call(node) => {
                 let nodes = plan.nodes.iter().copied().chain([node]).collect();
                 next.push(BeamPlan { nodes, log_p });

@@ -1,10 +1,11 @@
 //! Candidate plans: runs of near past intents, beam search with the ranker, the tools with the highest expected F1, capabilities that
 //! match the intent, and the prerequisites of the best of them.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::asked::Asked;
-use super::beam::{self, BeamPlan};
+use super::beam::BeamPlan;
 use super::probability::{ToolProbability, expected_f1};
 use crate::graph::{Node, NodeKind};
 use crate::paths::PathIndex;
@@ -56,32 +57,78 @@ pub(super) struct Candidate {
     /// Each once; in order if the origin has one.
     pub(super) nodes: Vec<Node>,
     pub(super) is_ordered: bool,
+    /// The first origin that found the set.
     pub(super) origin: PlanOrigin,
+    pub(super) support: Support,
+}
+
+/// What speaks for a set of tools: all origins that found it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Support {
+    /// The similarity of the nearest past intent with this set, and the number of near ones that have it.
+    pub(super) similarity: f64,
+    pub(super) votes: u32,
+    /// The probability of the beam's plan with this set, as the mean of a step.
+    pub(super) beam_p: Option<f64>,
+    pub(super) is_best_set: bool,
+}
+
+impl Candidate {
+    fn new(nodes: Vec<Node>, is_ordered: bool, origin: PlanOrigin) -> Self {
+        let mut support = Support::default();
+        match origin {
+            PlanOrigin::Memory { similarity, .. } => (support.similarity, support.votes) = (similarity, 1),
+            PlanOrigin::Beam { log_p } => support.beam_p = Some(libm::exp(log_p / real(nodes.len() + 1))),
+            PlanOrigin::Tools => support.is_best_set = true,
+            PlanOrigin::Capability { .. } | PlanOrigin::Prerequisites { .. } => {}
+        }
+        Self { nodes, is_ordered, origin, support }
+    }
+}
+
+impl Support {
+    fn add(&mut self, other: Self) {
+        self.similarity = self.similarity.max(other.similarity);
+        self.votes += other.votes;
+        self.beam_p = self.beam_p.into_iter().chain(other.beam_p).reduce(f64::max);
+        self.is_best_set |= other.is_best_set;
+    }
 }
 
 /// The candidates that need no capability: copied runs, beam search, and the likeliest tools.
-pub(super) fn collect(asked: &Asked<'_>, probabilities: &[ToolProbability], caution: f64) -> Vec<Candidate> {
-    let mut found = copied_runs(asked);
-    // The ranker is better at what comes next than at what comes first, so the order is found anew.
-    let beam =
-        |plan: BeamPlan| Candidate { nodes: plan.nodes, is_ordered: false, origin: PlanOrigin::Beam { log_p: plan.log_p } };
-    found.extend(beam::search(asked).into_iter().map(beam));
-    found.push(Candidate { nodes: best_set(probabilities, caution), is_ordered: false, origin: PlanOrigin::Tools });
+pub(super) fn collect(
+    asked: &Asked<'_>,
+    beams: &[BeamPlan],
+    probabilities: &[ToolProbability],
+    caution: f64,
+) -> Vec<Candidate> {
+    let beam = |plan: &BeamPlan| Candidate::new(plan.nodes.clone(), true, PlanOrigin::Beam { log_p: plan.log_p });
+    let mut found: Vec<Candidate> = beams.iter().map(beam).collect();
+    found.extend(copied_runs(asked));
+    found.push(Candidate::new(best_set(probabilities, caution), false, PlanOrigin::Tools));
     found
 }
 
-/// Each set of tools once, by the first origin that found it, without empty ones.
-pub(super) fn distinct_sets(mut found: Vec<Candidate>) -> Vec<Candidate> {
-    let mut seen: BTreeSet<Vec<Node>> = BTreeSet::new();
-    for candidate in &mut found {
+/// Each set of tools once, by the first origin that found it, with what all of them say for it; without empty ones.
+pub(super) fn distinct_sets(found: Vec<Candidate>) -> Vec<Candidate> {
+    let mut places: BTreeMap<Vec<Node>, usize> = BTreeMap::new();
+    let mut distinct: Vec<Candidate> = Vec::new();
+    for mut candidate in found {
         candidate.nodes.truncate(TOOLS_MAX);
-    }
-    found.retain(|candidate| {
         let mut set = candidate.nodes.clone();
         set.sort_unstable();
-        !set.is_empty() && seen.insert(set)
-    });
-    found
+        if set.is_empty() {
+            continue;
+        }
+        match places.entry(set) {
+            Entry::Occupied(place) => distinct[*place.get()].support.add(candidate.support),
+            Entry::Vacant(place) => {
+                place.insert(distinct.len());
+                distinct.push(candidate);
+            }
+        }
+    }
+    distinct
 }
 
 /// The set with the highest expected F1: the likeliest tools, as many as pay.
@@ -107,14 +154,14 @@ fn copied_runs(asked: &Asked<'_>) -> Vec<Candidate> {
         let Some(run) = runs.iter().rev().find(|run| run.succeeded).or(runs.last()) else { continue };
         let nodes: Vec<Node> = run.nodes.iter().copied().filter(|node| asked.is_open(*node)).collect();
         let origin = PlanOrigin::Memory { number, similarity: past.similarity.into() };
-        copied.push(Candidate { nodes, is_ordered: true, origin });
+        copied.push(Candidate::new(nodes, true, origin));
     }
     copied
 }
 
 /// The capabilities that match best, with the blended score of discover.
 pub(super) fn matching_capabilities(index: &Index, signals: &Signals) -> Vec<(Node, f64)> {
-    let weights = index.weights().interpolate(f64::from(signals.confidence), signals.active());
+    let weights = index.serving_weights().interpolate(f64::from(signals.confidence), signals.active());
     let documents = index.documents();
     let fits = signals.blend(&weights).into_iter().enumerate().filter_map(|(slot, fit)| {
         let node = documents.node(slot);
@@ -136,12 +183,12 @@ pub(super) fn capabilities(asked: &Asked<'_>, paths: &PathIndex, fits: &[(Node, 
         let Some(procedure) = Procedure::new(state, state.capabilities.at(position)) else { continue };
         let nodes = distinct(procedure.calls.into_iter().filter(|node| asked.is_open(*node)));
         let origin = PlanOrigin::Capability { capability: *capability, fit: *fit };
-        found.push(Candidate { nodes, is_ordered: false, origin });
+        found.push(Candidate::new(nodes, false, origin));
     }
     if let Some((capability, _)) = fits.first() {
         let plan = paths.prerequisites(*capability, &asked.context, Measure::Work);
         let nodes = distinct(plan.tasks.into_iter().map(|task| task.node).filter(|node| asked.is_open(*node)));
-        found.push(Candidate { nodes, is_ordered: true, origin: PlanOrigin::Prerequisites { capability: *capability } });
+        found.push(Candidate::new(nodes, true, PlanOrigin::Prerequisites { capability: *capability }));
     }
     found
 }
@@ -149,4 +196,9 @@ pub(super) fn capabilities(asked: &Asked<'_>, paths: &PathIndex, fits: &[(Node, 
 fn distinct(nodes: impl Iterator<Item = Node>) -> Vec<Node> {
     let mut seen = BTreeSet::new();
     nodes.filter(|node| seen.insert(*node)).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "plans are small")]
+fn real(count: usize) -> f64 {
+    count as f64
 }

@@ -10,17 +10,20 @@ use crate::memory::{CallSequence, PastIntent};
 use crate::state::State;
 
 /// Runs of one call sequence that count, at most: a cron job is not evidence a thousand times over.
-const RUNS_COUNTED: u32 = 8;
+const RUNS_COUNTED: f64 = 8.0;
+/// What a failed run counts beside a successful one (ALGORITHMS 14).
+const FAILED: f64 = 0.5;
 
 /// One remembered call sequence as a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PastRun {
     /// The nodes called, each once, in the order of their first calls.
     pub(super) nodes: Vec<Node>,
-    /// Data flow between different nodes, sorted; `None` if the trace is no longer kept.
+    /// Data flow between nodes, sorted; from a node to itself if it was called again with its own output. `None` if the trace is no
+    /// longer kept.
     pub(super) flow: Option<Vec<(Node, Node)>>,
-    /// The number of runs, at most [`RUNS_COUNTED`].
-    pub(super) times: u32,
+    /// What it counts: its runs, failed ones by half, at most [`RUNS_COUNTED`].
+    weight: f64,
     pub(super) succeeded: bool,
 }
 
@@ -107,12 +110,12 @@ impl PairCount {
 }
 
 impl PastRun {
-    /// What this run adds to the counts of an ordered pair; `None` if it does not have both in this order.
+    /// What this run adds to the counts of an ordered pair or of a node with itself; `None` if it does not have both in this order.
     pub(super) fn pair(&self, from: Node, to: Node) -> Option<PairCount> {
         let at = |node: Node| self.nodes.iter().position(|other| *other == node);
         let (first, second) = (at(from)?, at(to)?);
-        (first < second).then(|| {
-            let times = f64::from(self.times);
+        (first <= second).then(|| {
+            let times = self.weight;
             let flow = self.flow.as_ref();
             let fed = flow.is_some_and(|flow| flow.binary_search(&(from, to)).is_ok());
             let when = |holds: bool| if holds { times } else { 0.0 };
@@ -122,7 +125,7 @@ impl PastRun {
 }
 
 fn pairs_of(run: &PastRun) -> impl Iterator<Item = ((Node, Node), PairCount)> {
-    let ordered = run.nodes.iter().enumerate().flat_map(|(at, from)| run.nodes[at + 1..].iter().map(move |to| (*from, *to)));
+    let ordered = run.nodes.iter().enumerate().flat_map(|(at, from)| run.nodes[at..].iter().map(move |to| (*from, *to)));
     ordered.filter_map(|(from, to)| Some(((from, to), run.pair(from, to)?)))
 }
 
@@ -134,16 +137,18 @@ fn past_run(state: &State, sequence: &CallSequence) -> PastRun {
         }
     }
     let flow = state.executions.trace(&sequence.execution).map(|trace| flow(state, &trace));
-    PastRun { nodes, flow, times: sequence.times.min(RUNS_COUNTED), succeeded: sequence.succeeded > 0 }
+    let failed = f64::from(sequence.times.saturating_sub(sequence.succeeded));
+    let weight = (f64::from(sequence.succeeded) + FAILED * failed).min(RUNS_COUNTED);
+    PastRun { nodes, flow, weight, succeeded: sequence.succeeded > 0 }
 }
 
-/// The data flow of a trace between different nodes, sorted, each pair once.
+/// The data flow of a trace between nodes, sorted, each pair once.
 fn flow(state: &State, trace: &TraceCompleted) -> Vec<(Node, Node)> {
     let node = |tool| state.find(tool);
     let mut flow: Vec<(Node, Node)> = Vec::new();
     for step in &trace.steps {
         let feeding = trace.steps.iter().filter(|other| step.depends_on.contains(&other.step));
-        flow.extend(feeding.filter_map(|other| node(&other.tool).zip(node(&step.tool))).filter(|(from, to)| from != to));
+        flow.extend(feeding.filter_map(|other| node(&other.tool).zip(node(&step.tool))));
     }
     flow.sort_unstable();
     flow.dedup();

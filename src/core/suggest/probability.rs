@@ -1,11 +1,10 @@
-//! The probability of each tool to be part of the plan: a logistic model over the signals of discover, fitted to past intents.
-//!
-//! This is the place where a trained head enters: its logit of a tool becomes one more feature, and the fit decides how much it is
-//! trusted.
+//! The probability of each tool to be part of the plan: a logistic model over the signals of discover and the plans of the beam
+//! search, fitted to past intents. The fit decides how much each trained part is trusted.
 
 use std::collections::BTreeSet;
 
 use super::asked::Asked;
+use super::beam::BeamPlan;
 use super::regression::Linear;
 use crate::graph::{Node, NodeKind};
 use crate::rank::Index;
@@ -16,13 +15,44 @@ use crate::rank::signals::Signals;
 const STRONGEST: usize = 16;
 /// Shares of votes nearer to 0 or 1 than this say no more.
 const SHARE_MIN: f64 = 0.02;
+/// Discover scales the logarithms of trained parts to 0..1; as features they get some of their spread back.
+const LOGARITHMS: f64 = 6.0;
 
-pub(super) const TOOL_FEATURES: usize = 16;
+pub(super) const TOOL_FEATURES: usize = 24;
+
+/// The names of the features, under which their weights are stored.
+pub(super) const TOOL_NAMES: [&str; TOOL_FEATURES] = [
+    "bias",
+    "dense",
+    "dense_gap",
+    "clause",
+    "clause_gap",
+    "bm25",
+    "popularity",
+    "memory",
+    "memory_gap",
+    "memory_wide",
+    "memory_clause",
+    "memory_clause_gap",
+    "confident_memory",
+    "doubtful_clause_gap",
+    "confidence",
+    "several_clauses",
+    "head",
+    "head_gap",
+    "target_mass",
+    "target_mass_gap",
+    "shgat",
+    "shgat_gap",
+    "beam",
+    "beam_first",
+];
 
 /// The weights before anything was fitted: what past intents agree on is likely; a tool that fits a clause as well as any other is
 /// plausible.
-pub(super) const TOOL_PRIOR: Linear<TOOL_FEATURES> =
-    Linear([-0.6, 1.0, 3.0, 1.0, 6.0, 1.0, 0.0, 0.5, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.0, 0.0]);
+pub(super) const TOOL_PRIOR: Linear<TOOL_FEATURES> = Linear([
+    -0.6, 1.0, 3.0, 1.0, 6.0, 1.0, 0.0, 0.5, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+]);
 
 /// A tool with its features.
 pub(super) type ToolFeatures = (Node, [f64; TOOL_FEATURES]);
@@ -43,7 +73,7 @@ pub(super) fn tool_probabilities(tools: &[ToolFeatures], model: &Linear<TOOL_FEA
 }
 
 /// The features of the tools that any signal points at, in node order.
-pub(super) fn tool_features(index: &Index, signals: &Signals, asked: &Asked<'_>) -> Vec<ToolFeatures> {
+pub(super) fn tool_features(index: &Index, signals: &Signals, asked: &Asked<'_>, beams: &[BeamPlan]) -> Vec<ToolFeatures> {
     let documents = index.documents();
     let slots: Vec<usize> = (0..signals.len())
         .filter(|slot| documents.success_rate(*slot).is_some() && asked.is_open(documents.node(*slot)))
@@ -57,8 +87,12 @@ pub(super) fn tool_features(index: &Index, signals: &Signals, asked: &Asked<'_>)
         }
         picked.extend(order.iter().take(STRONGEST).filter(|slot| value(**slot) > 0.0));
     }
+    picked.extend(beams.iter().flat_map(|beam| &beam.nodes).filter_map(|node| documents.slot(*node)));
     let tops = Tops::new(asked, signals, &slots);
-    let features = |slot: usize| (documents.node(slot), tops.features(asked, signals, documents.node(slot), slot));
+    let features = |slot: usize| {
+        let node = documents.node(slot);
+        (node, tops.features(asked, signals, beams, node, slot))
+    };
     let mut features: Vec<ToolFeatures> = picked.into_iter().map(features).collect();
     features.sort_unstable_by_key(|(node, _)| *node);
     features
@@ -83,7 +117,14 @@ impl Tops {
         Self { signals: std::array::from_fn(largest), clauses: clauses.map(|clause| asked.evidence.best_fit(clause)).collect() }
     }
 
-    fn features(&self, asked: &Asked<'_>, signals: &Signals, node: Node, slot: usize) -> [f64; TOOL_FEATURES] {
+    fn features(
+        &self,
+        asked: &Asked<'_>,
+        signals: &Signals,
+        beams: &[BeamPlan],
+        node: Node,
+        slot: usize,
+    ) -> [f64; TOOL_FEATURES] {
         let values = signals.values(slot).map(f64::from);
         let value = |signal: DiscoverSignal| values[signal as usize];
         let gap = |signal: DiscoverSignal| value(signal) - self.signals[signal as usize];
@@ -106,7 +147,15 @@ impl Tops {
             confidence * memory,
             (1.0 - confidence) * clause_gap,
             confidence,
-            f64::from(u8::from(asked.evidence.clause_count() > 1)),
+            flag(asked.evidence.clause_count() > 1),
+            LOGARITHMS * value(DiscoverSignal::Head),
+            LOGARITHMS * gap(DiscoverSignal::Head),
+            LOGARITHMS * value(DiscoverSignal::Mass),
+            LOGARITHMS * gap(DiscoverSignal::Mass),
+            LOGARITHMS * value(DiscoverSignal::Shgat),
+            LOGARITHMS * gap(DiscoverSignal::Shgat),
+            beam_share(beams, node),
+            flag(beams.first().is_some_and(|beam| beam.nodes.contains(&node))),
         ]
     }
 
@@ -117,6 +166,18 @@ impl Tops {
         let gap = |(clause, best): (usize, &f64)| asked.evidence.clause_similarity(clause, position) - best;
         self.clauses.iter().enumerate().map(gap).reduce(f64::max).unwrap_or(-1.0)
     }
+}
+
+/// The share of the beam's plans with a node, by their probabilities; as log-odds, 0 without plans.
+fn beam_share(beams: &[BeamPlan], node: Node) -> f64 {
+    let p = |beam: &BeamPlan| libm::exp(beam.log_p);
+    let total: f64 = beams.iter().map(p).sum();
+    let with: f64 = beams.iter().filter(|beam| beam.nodes.contains(&node)).map(p).sum();
+    if total > 0.0 { log_odds(with / total) } else { 0.0 }
+}
+
+fn flag(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }
 
 /// The logarithm of the odds of a share.

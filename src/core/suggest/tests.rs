@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::event::{EmbeddingComputed, Event};
 use crate::given::History;
 use crate::hash::fnv1a;
 use crate::rank::Clause;
@@ -42,10 +41,7 @@ impl Derived {
         let mut history = History::default();
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             history.line(line);
-            for (hash, text) in history.state.vectors.lacking("words", 100) {
-                let (text_hash, vector) = (hash.to_string(), vector(&text));
-                history.apply(Event::EmbeddingComputed(EmbeddingComputed { text_hash, model: "words".to_owned(), vector }));
-            }
+            history.embed(vector);
         }
         let index = Index::default().update(Arc::new(history.state.clone())).calibrated();
         let paths = PathIndex::from_state(&history.state);
@@ -154,12 +150,12 @@ fn what_a_template_demands_and_a_removed_tool_are_missing() {
 }
 
 #[test]
-fn arguments_are_those_of_the_schema_and_what_no_output_fills_has_to_be_supplied() {
+fn arguments_are_those_of_the_schema_and_what_no_earlier_task_feeds_has_to_be_supplied() {
     let derived = Derived::new(&two_procedures());
     let best = derived.suggest("back up the file holiday to the archive", &[]).best.unwrap();
     let arguments: Vec<(&str, bool, Option<usize>)> =
         best.tasks.iter().flat_map(|task| &task.arguments).map(|it| (it.name.as_str(), it.required, it.fed_by)).collect();
-    assert_eq!(arguments, [("path", true, None), ("files", true, None), ("archive", true, None)]);
+    assert_eq!(arguments, [("path", true, None), ("files", true, Some(0)), ("archive", true, Some(1))]);
     let node = |name: &str| derived.history.node(name);
     let state = &derived.history.state;
     assert_eq!(arguments::arguments(state, node("fs:read"), &[]).len(), 1);

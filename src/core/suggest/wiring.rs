@@ -1,31 +1,68 @@
 //! Order and data flow between the tools of a plan, learnt from past runs: what came before what, and which output fed which call.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::asked::Asked;
+use super::declared;
 use super::past_runs::PairCount;
 use super::probability::log_odds;
 use super::regression::Linear;
-use crate::graph::Node;
 use crate::graph::transition::Symbol;
+use crate::graph::{Node, NodeKind};
+use crate::paths::dag::Dependency;
+use crate::state::State;
+use crate::vectors::TextHash;
 
 /// Weight of all past runs, relative to that of the near ones.
 const GLOBAL: f64 = 0.3;
-/// What one clause of distance in the intent says about order, in log-odds, and the largest distance that counts.
-const CLAUSE_STEP: f64 = 0.5;
+/// The largest distance in clauses that counts.
 const CLAUSE_DISTANCE_MAX: f64 = 3.0;
 /// Weight of the transition from the tool placed last (ALGORITHMS 14).
 const TRANSITION: f64 = 0.3;
 /// Smallest transition probability that is told from none.
 const TRANSITION_MIN: f64 = 1e-3;
+/// The share of past runs with a tool from which on it is expected to be called again with its own output.
+const AGAIN_MIN: f64 = 0.5;
 
-pub(super) const FLOW_FEATURES: usize = 12;
+pub(super) const ORDER_FEATURES: usize = 4;
+
+/// The names of the features of order, under which their weights are stored.
+pub(super) const ORDER_NAMES: [&str; ORDER_FEATURES] = ["before", "clause_distance", "kinds", "transition"];
+
+/// The weights before anything was fitted: what came first before comes first.
+pub(super) const ORDER_PRIOR: Linear<ORDER_FEATURES> = Linear([1.0, 0.5, 0.0, 0.0]);
+
+pub(super) const FLOW_FEATURES: usize = 18;
 
 /// The position of the feature that says whether the two are neighbours.
 const ADJACENT: usize = 4;
 
+/// The names of the features of data flow, under which their weights are stored.
+pub(super) const FLOW_NAMES: [&str; FLOW_FEATURES] = [
+    "bias",
+    "near",
+    "seen",
+    "everywhere",
+    "adjacent",
+    "nearness",
+    "same_clause",
+    "next_clause",
+    "transition",
+    "size",
+    "adjacent_of_two",
+    "adjacent_unseen",
+    "similarity",
+    "kinds",
+    "adjacent_kinds",
+    "clause_distance",
+    "from_first",
+    "to_last",
+];
+
 /// The weights before anything was fitted: data flows where it flowed before.
-pub(super) const FLOW_PRIOR: Linear<FLOW_FEATURES> = Linear([-0.3, 0.8, 0.0, 0.4, 0.5, 0.5, 0.0, 0.2, 0.1, 0.0, 0.0, 0.0]);
+pub(super) const FLOW_PRIOR: Linear<FLOW_FEATURES> =
+    Linear([-0.3, 0.8, 0.0, 0.4, 0.5, 0.5, 0.0, 0.2, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
 
 /// Which pairs of an ordered plan are joined.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,11 +78,16 @@ pub(super) enum FlowRule {
 pub(super) struct FlowModel {
     pub(super) probability: Linear<FLOW_FEATURES>,
     pub(super) rule: FlowRule,
-    /// Whether a copied run keeps its own order; else it is ordered as all past runs suggest.
+    /// Whether a plan that was found in an order keeps it; else it is ordered as all past runs suggest. For copied runs and for others.
     pub(super) keeps_copied_order: bool,
+    pub(super) keeps_beam_order: bool,
 }
 
 impl FlowModel {
+    /// The model before anything was fitted.
+    pub(super) const PRIOR: Self =
+        Self { probability: FLOW_PRIOR, rule: FlowRule::Above(0.5), keeps_copied_order: true, keeps_beam_order: true };
+
     /// The probability of flow between two tasks, if they are joined.
     pub(super) fn joins(&self, features: &[f64; FLOW_FEATURES]) -> Option<f64> {
         let p = self.probability.probability(features);
@@ -66,6 +108,9 @@ pub(super) struct Wiring<'a> {
     /// By pair of positions: the probability that a run calls the second right after the first.
     transitions: Vec<f64>,
     clauses: Vec<Option<usize>>,
+    /// By pair of positions: the similarity of the texts, and whether the first declares an output of a kind that the second takes.
+    similarities: Vec<f64>,
+    kinds: Vec<bool>,
 }
 
 impl<'a> Wiring<'a> {
@@ -79,6 +124,8 @@ impl<'a> Wiring<'a> {
             all: pairs().map(|(from, to)| asked.runs.pair(from, to, except)).collect(),
             transitions: nodes.iter().flat_map(|from| transitions(asked, *from, nodes)).collect(),
             clauses: nodes.iter().map(|node| asked.clause(*node)).collect(),
+            similarities: similarities(asked.state, nodes),
+            kinds: declared::fits(asked.state, nodes),
         }
     }
 
@@ -86,13 +133,17 @@ impl<'a> Wiring<'a> {
         from * self.nodes.len() + to
     }
 
-    /// Log-odds that the first comes before the second.
-    fn precedence(&self, first: usize, second: usize) -> f64 {
+    /// What speaks for the first coming before the second; the negative speaks for the opposite.
+    pub(super) fn precedence(&self, first: usize, second: usize) -> [f64; ORDER_FEATURES] {
         let (there, back) = (self.at(first, second), self.at(second, first));
         let everywhere = share(self.all[there].before + 0.5, self.all[back].before + 0.5);
         let (near, near_back) = (self.near[there].before, self.near[back].before);
-        let odds = log_odds((near + GLOBAL * everywhere) / (near + near_back + GLOBAL));
-        odds + CLAUSE_STEP * self.clause_distance(first, second)
+        [
+            log_odds((near + GLOBAL * everywhere) / (near + near_back + GLOBAL)),
+            self.clause_distance(first, second),
+            flag(self.kinds[there]) - flag(self.kinds[back]),
+            libm::log(self.transition(first, second) / self.transition(second, first)),
+        ]
     }
 
     /// Clauses of the intent between the ones that two tools answer; negative if the second comes first.
@@ -102,13 +153,13 @@ impl<'a> Wiring<'a> {
     }
 
     /// The positions in the order in which the tools are best run: each time the one that most clearly comes before the rest.
-    pub(super) fn order(&self) -> Vec<usize> {
+    pub(super) fn order(&self, model: &Linear<ORDER_FEATURES>) -> Vec<usize> {
         let mut rest: Vec<usize> = (0..self.nodes.len()).collect();
         let mut order: Vec<usize> = Vec::with_capacity(rest.len());
         while !rest.is_empty() {
             let score = |position: usize| {
-                let before: f64 =
-                    rest.iter().filter(|other| **other != position).map(|other| self.precedence(position, *other)).sum();
+                let others = rest.iter().filter(|other| **other != position);
+                let before: f64 = others.map(|other| model.value(&self.precedence(position, *other))).sum();
                 let follows = order.last().map_or(0.0, |last| libm::log(self.transition(*last, position)));
                 before + TRANSITION * follows
             };
@@ -124,10 +175,11 @@ impl<'a> Wiring<'a> {
         self.transitions[self.at(from, to)].max(TRANSITION_MIN)
     }
 
-    /// The features of the flow from one to another; `distance` is how many places later the other stands.
-    fn features(&self, from: usize, to: usize, distance: usize) -> [f64; FLOW_FEATURES] {
+    /// The features of the flow from one to another, which stand at these places of an order.
+    fn features(&self, from: usize, to: usize, (first, second): (usize, usize)) -> [f64; FLOW_FEATURES] {
         let (near, all) = (self.near[self.at(from, to)], self.all[self.at(from, to)]);
-        let everywhere = (all.fed + 0.3) / (all.known + 1.0);
+        let (distance, kinds) = (second - first, flag(self.kinds[self.at(from, to)]));
+        let everywhere = everywhere(all);
         let seen = near.known / (near.known + GLOBAL);
         let clauses = self.clause_distance(from, to);
         let adjacent = flag(distance == 1);
@@ -144,6 +196,12 @@ impl<'a> Wiring<'a> {
             real(self.nodes.len()) / 10.0,
             adjacent * flag(self.nodes.len() == 2),
             adjacent * (1.0 - seen),
+            self.similarities[self.at(from, to)],
+            kinds,
+            adjacent * kinds,
+            clauses / CLAUSE_DISTANCE_MAX,
+            flag(first == 0),
+            flag(second + 1 == self.nodes.len()),
         ]
     }
 
@@ -152,10 +210,38 @@ impl<'a> Wiring<'a> {
         let mut pairs = Vec::new();
         for (second, to) in order.iter().enumerate() {
             for (first, from) in order[..second].iter().enumerate() {
-                pairs.push((first, second, self.features(*from, *to, second - first)));
+                pairs.push((first, second, self.features(*from, *to, (first, second))));
             }
         }
         pairs
+    }
+
+    /// Whether the data flow of past runs with two of the nodes is known.
+    pub(super) fn knows_flow(&self) -> bool {
+        let pairs = (0..self.nodes.len()).flat_map(|from| (0..self.nodes.len()).map(move |to| (from, to)));
+        pairs.into_iter().any(|(from, to)| from != to && self.all[self.at(from, to)].known > 0.0)
+    }
+
+    /// The joined pairs of an order.
+    pub(super) fn joined(&self, order: &[usize], flow: &FlowModel) -> Vec<Dependency> {
+        let joins = |(from, to, features): (usize, usize, [f64; FLOW_FEATURES])| {
+            flow.joins(&features).map(|strength| Dependency { from, to, strength })
+        };
+        self.pairs(order).into_iter().filter_map(joins).collect()
+    }
+
+    /// The joined pairs of an order, and the repeated nodes with themselves, as nodes.
+    pub(super) fn edges(&self, order: &[usize], flow: &FlowModel) -> Vec<(Node, Node)> {
+        let node = |place: usize| self.nodes[order[place]];
+        let joined = self.joined(order, flow).into_iter().map(|joined| (node(joined.from), node(joined.to)));
+        let again = (0..self.nodes.len()).filter(|position| self.is_repeated(*position));
+        joined.chain(again.map(|position| (self.nodes[position], self.nodes[position]))).collect()
+    }
+
+    /// Whether a tool is usually called again with its own output.
+    pub(super) fn is_repeated(&self, position: usize) -> bool {
+        let (near, all) = (self.near[self.at(position, position)], self.all[self.at(position, position)]);
+        (near.fed + GLOBAL * everywhere(all)) / (near.known + GLOBAL) >= AGAIN_MIN
     }
 
     /// How often the first fed the second in past runs, near and far.
@@ -173,7 +259,7 @@ fn near_counts(asked: &Asked<'_>, nodes: &[Node]) -> Vec<PairCount> {
             let places: Vec<Option<usize>> =
                 nodes.iter().map(|node| run.nodes.iter().position(|other| other == node)).collect();
             for (from, first) in places.iter().enumerate().filter_map(|(at, place)| Some((at, (*place)?))) {
-                for (to, _) in places.iter().enumerate().filter(|(_, second)| second.is_some_and(|second| first < second)) {
+                for (to, _) in places.iter().enumerate().filter(|(_, second)| second.is_some_and(|second| first <= second)) {
                     let count = run.pair(nodes[from], nodes[to]).unwrap_or_default();
                     let sum = &mut counts[from * nodes.len() + to];
                     sum.before += past.weight_usual * count.before;
@@ -204,6 +290,27 @@ fn transitions(asked: &Asked<'_>, from: Node, nodes: &[Node]) -> Vec<f64> {
     }
     let share = |node: &Node| counts.get(&Symbol::call(*node)).map_or(0.0, |count| count.max(0.0) / (total.max(0.0) + 1.0));
     nodes.iter().map(share).collect()
+}
+
+/// By pair of positions: the cosine of the texts, 0 if one has no vector.
+fn similarities(state: &State, nodes: &[Node]) -> Vec<f64> {
+    let vectors: Vec<Option<&Arc<[f32]>>> = nodes
+        .iter()
+        .map(|node| match node.kind() {
+            NodeKind::Tool(position) => state.vectors.get(TextHash::compute(&state.tools.at(position).text()?)),
+            NodeKind::Capability(_) => None,
+        })
+        .collect();
+    let dot = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let similarity = |one: Option<&Arc<[f32]>>, other: Option<&Arc<[f32]>>| {
+        one.zip(other).map_or(0.0, |(one, other)| dot(one, other) / (dot(one, one) * dot(other, other)).sqrt().max(1e-9))
+    };
+    vectors.iter().flat_map(|one| vectors.iter().map(move |other| similarity(*one, *other))).collect()
+}
+
+/// The share of all past runs with both in which the first fed the second.
+fn everywhere(all: PairCount) -> f64 {
+    (all.fed + 0.3) / (all.known + 1.0)
 }
 
 fn share(part: f64, rest: f64) -> f64 {
