@@ -9,7 +9,9 @@ pub(crate) mod models;
 mod predict;
 pub(crate) mod related;
 mod request;
+mod speculate;
 mod stream_predictor;
+mod suggest;
 pub(crate) mod trained;
 
 use std::sync::Arc;
@@ -27,12 +29,15 @@ use crate::core::state::State;
 use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 use crate::views::{Latest, Views};
+use suggest::SharedPlanner;
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
 pub use explain::{ExplainAnswer, ExplainRequest};
 pub use predict::{PredictAnswer, PredictMode, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
+pub use speculate::{PlannedTask, SpeculateAnswer, SpeculateRequest};
 pub use stream_predictor::{StreamPredictor, StreamedPrediction};
+pub use suggest::{SuggestAnswer, SuggestRequest};
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +60,7 @@ pub struct Asker {
     views: Views,
     indexed: Latest<Index>,
     measures: Latest<Measures>,
+    planner: SharedPlanner,
     /// The configured embedder and the built-in one: while another model takes over, the vectors that serve may be the latter's.
     embedders: Arc<[SharedEmbedder]>,
     intent_bytes_max: usize,
@@ -68,7 +74,8 @@ impl Asker {
         configured: SharedEmbedder,
         intent_bytes_max: usize,
     ) -> Self {
-        Self { views, indexed, measures, embedders: [configured, embed::builtin()].into(), intent_bytes_max }
+        let (planner, embedders) = (SharedPlanner::default(), [configured, embed::builtin()].into());
+        Self { views, indexed, measures, planner, embedders, intent_bytes_max }
     }
 
     /// An asker for a fixed state, such as that of a log no server holds. Missing vectors are computed and not recorded.
@@ -121,7 +128,7 @@ impl Asker {
     fn answer<T>(
         &self,
         intent: String,
-        work: impl FnOnce(&Self, &Index, Question) -> Result<T, AskError>,
+        work: impl FnOnce(&Self, &Arc<Index>, Question) -> Result<T, AskError>,
     ) -> Result<T, AskError> {
         let intent = self.checked_intent(&intent)?;
         if intent.is_empty() {

@@ -41,6 +41,8 @@ mod scratch;
 mod serve;
 mod snapshot;
 mod source;
+mod speculate;
+mod suggest;
 mod train;
 
 use std::path::{Path, PathBuf};
@@ -85,6 +87,10 @@ enum Command {
     Discover(discover::Arguments),
     /// Predict the next call from an intent and the calls so far
     Predict(predict::Arguments),
+    /// Suggest a plan for an intent: which tools, in which order, what can run side by side
+    Suggest(suggest::Arguments),
+    /// Show which calls may be run before an agent asks for them: the next layer of a plan, or the predicted call
+    Speculate(speculate::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
     /// Show the neighbours of a tool in the graph: edges, tools often called before and after, community, path to another tool
@@ -174,6 +180,8 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
+        Command::Suggest(arguments) => on_actors(suggest::run(arguments, config, output)),
+        Command::Speculate(arguments) => on_actors(speculate::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
