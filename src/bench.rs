@@ -5,6 +5,7 @@ mod client;
 pub mod discover;
 pub mod ingest;
 pub mod nats;
+pub mod paths;
 pub mod predict;
 pub mod replay;
 pub mod snapshot;
