@@ -10,7 +10,9 @@ mod predict;
 pub(crate) mod related;
 mod request;
 mod score;
+mod speculate;
 mod stream_predictor;
+mod suggest;
 pub(crate) mod trained;
 
 use std::sync::Arc;
@@ -29,13 +31,16 @@ use crate::core::text::clauses;
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 use crate::views::{Latest, Views};
 use score::UntrainedTargets;
+use suggest::SharedPlanner;
 
 pub use answer::{DiscoverAnswer, SearchToolsAnswer};
 pub use explain::{ExplainAnswer, ExplainRequest};
 pub use predict::{PredictAnswer, PredictMode, PredictRequest};
 pub use request::{DiscoverRequest, Filter, ItemType, SearchCapabilitiesRequest, SearchToolsRequest};
 pub use score::{ScoreAnswer, ScoreRequest};
+pub use speculate::{PlannedTask, SpeculateAnswer, SpeculateRequest};
 pub use stream_predictor::{StreamPredictor, StreamedPrediction};
+pub use suggest::{SuggestAnswer, SuggestRequest};
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +63,7 @@ pub struct Asker {
     views: Views,
     indexed: Latest<Index>,
     measures: Latest<Measures>,
+    planner: SharedPlanner,
     /// The configured embedder and the built-in one: while another model takes over, the vectors that serve may be the latter's.
     embedders: Arc<[SharedEmbedder]>,
     untrained: UntrainedTargets,
@@ -72,8 +78,8 @@ impl Asker {
         configured: SharedEmbedder,
         intent_bytes_max: usize,
     ) -> Self {
-        let (embedders, untrained) = ([configured, embed::builtin()].into(), UntrainedTargets::default());
-        Self { views, indexed, measures, embedders, untrained, intent_bytes_max }
+        let (planner, embedders) = (SharedPlanner::default(), [configured, embed::builtin()].into());
+        Self { views, indexed, measures, planner, embedders, untrained: UntrainedTargets::default(), intent_bytes_max }
     }
 
     /// An asker for a fixed state, such as that of a log no server holds. Missing vectors are computed and not recorded.
@@ -126,7 +132,7 @@ impl Asker {
     fn answer<T>(
         &self,
         intent: String,
-        work: impl FnOnce(&Self, &Index, Question) -> Result<T, AskError>,
+        work: impl FnOnce(&Self, &Arc<Index>, Question) -> Result<T, AskError>,
     ) -> Result<T, AskError> {
         let intent = self.checked_intent(&intent)?;
         if intent.is_empty() {

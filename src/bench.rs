@@ -6,6 +6,7 @@ pub mod discover;
 pub mod execute;
 pub mod ingest;
 pub mod nats;
+pub mod paths;
 pub mod predict;
 pub mod replay;
 pub mod snapshot;

@@ -45,6 +45,8 @@ mod serve;
 mod servers;
 mod snapshot;
 mod source;
+mod speculate;
+mod suggest;
 mod train;
 
 use std::path::{Path, PathBuf};
@@ -91,6 +93,10 @@ enum Command {
     Predict(predict::Arguments),
     /// Score tools and capabilities for an intent, and the success of a path of calls
     Score(score::Arguments),
+    /// Suggest a plan for an intent: which tools, in which order, what can run side by side
+    Suggest(suggest::Arguments),
+    /// Show which calls may be run before an agent asks for them: the next layer of a plan, or the predicted call
+    Speculate(speculate::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
     /// Run a workflow or a capability on the MCP servers of a running pml
@@ -189,6 +195,8 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
         Command::Score(arguments) => on_actors(score::run(arguments, config, output)),
+        Command::Suggest(arguments) => on_actors(suggest::run(arguments, config, output)),
+        Command::Speculate(arguments) => on_actors(speculate::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Execute(arguments) => on_actors(execute::run(arguments, config, output)),
         Command::Executions(command) => on_actors(executions::run(command, config, output)),

@@ -200,6 +200,14 @@ impl TraceLine {
         self.steps.iter().filter_map(|step| step.tool_id.parse().ok())
     }
 
+    /// The data flow: the tools of two steps, the second of which depends on the first.
+    pub fn edges(&self) -> impl Iterator<Item = (ToolId, ToolId)> {
+        let tool = move |id: &String| -> Option<ToolId> { self.steps.iter().find(|step| step.id == *id)?.tool_id.parse().ok() };
+        self.steps
+            .iter()
+            .flat_map(move |to| to.depends_on.iter().filter_map(move |from| Some((tool(from)?, to.tool_id.parse().ok()?))))
+    }
+
     /// The tools of the steps from `at` on that could be called next: the steps they depend on are before `at`.
     pub fn ready(&self, at: usize) -> impl Iterator<Item = ToolId> {
         let (done, open) = self.steps.split_at(at);

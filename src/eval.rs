@@ -7,6 +7,7 @@ pub mod learn;
 pub mod metrics;
 pub mod next;
 pub mod next_rankers;
+pub mod plan;
 pub mod plot;
 pub mod prequential;
 pub mod rankers;

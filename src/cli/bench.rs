@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, execute, ingest, predict, replay, snapshot, stream};
+use crate::bench::{self, Case, discover, execute, ingest, paths, predict, replay, snapshot, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -21,6 +21,8 @@ pub(super) enum Command {
     Predict,
     /// Run workflows; floor: the same calls made directly, the longest task, all runs
     Execute(ExecuteArguments),
+    /// Change hyperedges, ask for paths and suggest plans; floors: Dijkstra from scratch, a search, and one discover
+    Paths,
     /// Time from publishing a step to receiving the prediction, embedded and over NATS; floor: a bare NATS round trip
     Stream(StreamArguments),
     /// Fold a log at start; floor: a scan that only decodes
@@ -94,6 +96,7 @@ pub(super) async fn run(command: Command, mut config: Config, output: &Output) -
         Command::Execute(_) => ("execute", execute::run(&config, path).await?),
         Command::Discover => ("discover", discover::run(&config)?),
         Command::Predict => ("predict", predict::run()?),
+        Command::Paths => ("paths", paths::run(&config)?),
         Command::Stream(StreamArguments { seconds, nats_server }) => {
             ("stream", stream::run(&config, &nats_server, path, seconds).await?)
         }

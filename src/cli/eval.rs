@@ -19,6 +19,7 @@ use crate::core::event::{ModelTrained, NewRecord};
 use crate::core::graph::measures::{Measures, tool_vectors};
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
+use crate::core::suggest::planner::Planner;
 use crate::core::train::{TrainSettings, TrainedPart};
 use crate::dataset::{Dataset, TEST, TRAIN, TraceLine};
 use crate::embed::{self, Embedder};
@@ -27,6 +28,7 @@ use crate::eval::learn::{Learner, START};
 use crate::eval::metrics::DiscoverScores;
 use crate::eval::next::{self, NextScores, next};
 use crate::eval::next_rankers::NextRanker;
+use crate::eval::plan::{self, PLANNERS, PlanScores, plan};
 use crate::eval::rankers::Ranker;
 use crate::eval::{Split, discover, mean};
 use crate::templates;
@@ -88,7 +90,8 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     for left_out in without {
         left_out.leave_out(&mut training);
     }
-    let (mut scores, mut steps, mut states, mut trained) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut scores, mut steps, mut plans) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut states, mut trained) = (Vec::new(), Vec::new());
     let (mut learn_ms, mut train_ms, mut answer_ms) = (0, 0, 0);
     for split in &splits {
         let start = clock.now();
@@ -97,12 +100,14 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         if !untrained {
             trained.push(learner.train(&training));
         }
-        let index = Index::default().update(Arc::new(learner.into_state())).calibrated();
+        let index = Arc::new(Index::default().update(Arc::new(learner.into_state())).calibrated());
+        let planner = Planner::default().update(Arc::clone(&index));
         let ready = clock.now();
         states.push(index.state().digest().to_string());
         scores.push(discover(&index, &*embedder, &split.test, &Ranker::ALL)?);
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));
         steps.push(next(index.state(), &measures, &*embedder, split, &NextRanker::ALL)?);
+        plans.push(plan(&planner, measures.adjacency(), &*embedder, split)?);
         learn_ms += learnt.millis_since(start);
         train_ms += ready.millis_since(learnt);
         answer_ms += clock.now().millis_since(ready);
@@ -115,6 +120,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         train: splits.iter().map(|split| split.train.len()).sum::<usize>() / splits.len(),
         rankers: mean(&scores),
         next: next::mean(&steps),
+        plans: plan::mean(&plans),
         states,
         trained,
         seconds: [("learn", learn_ms), ("train", train_ms), ("answer", answer_ms), ("all", clock.now().millis_since(began))],
@@ -171,6 +177,7 @@ struct EvalReport {
     train: usize,
     rankers: BTreeMap<&'static str, DiscoverScores>,
     next: BTreeMap<&'static str, NextScores>,
+    plans: BTreeMap<&'static str, PlanScores>,
     /// The digest of the learnt state, by split.
     states: Vec<String>,
     /// The trained parts with their verdicts, by split.
@@ -184,11 +191,12 @@ impl EvalReport {
     }
 
     fn json(&self) -> Value {
-        let names: BTreeSet<&str> = self.rankers.keys().chain(self.next.keys()).copied().collect();
+        let names: BTreeSet<&str> = self.rankers.keys().chain(self.next.keys()).chain(self.plans.keys()).copied().collect();
         let parts = |name: &str| {
             let mut parts = Map::new();
             parts.extend(self.rankers.get(name).map(|discover| ("discover".to_owned(), json!(discover))));
             parts.extend(self.next.get(name).map(|next| ("next".to_owned(), json!(next))));
+            parts.extend(self.plans.get(name).map(|plan| ("plan".to_owned(), json!(plan))));
             Value::Object(parts)
         };
         let rankers: Value = names.into_iter().map(|name| (name.to_owned(), parts(name))).collect();
@@ -224,6 +232,7 @@ impl EvalReport {
         let header = ["discover, in %", "hit@1", "recall@5", "recall@10", "MRR", "NDCG@5"];
         output.table(&header, Ranker::ALL.iter().filter_map(row).collect::<Vec<_>>());
         self.print_next(output);
+        self.print_plans(output);
         let verdict = |part: &TrainedPart| {
             let ModelTrained { version, accepted, reason, .. } = &part.event;
             vec![version.part().to_string(), if *accepted { "accepted" } else { "refused" }.to_owned(), reason.clone()]
@@ -231,6 +240,18 @@ impl EvalReport {
         for parts in &self.trained {
             output.table(&["trained", "verdict", "reason"], parts.iter().map(verdict).collect::<Vec<_>>());
         }
+    }
+
+    fn print_plans(&self, output: &Output) {
+        let row = |name: &&'static str| {
+            let found = self.plans.get(name)?;
+            let values = [found.node_f1, found.edge_f1, found.exact].map(|value| format!("{:.1}", value * 100.0));
+            Some([(*name).to_owned()].into_iter().chain(values).chain([format!("{:.1}", found.size)]).collect())
+        };
+        output.table(
+            &["plan, in %", "node-F1", "edge-F1", "exact", "tools"],
+            PLANNERS.iter().filter_map(row).collect::<Vec<_>>(),
+        );
     }
 
     fn print_next(&self, output: &Output) {

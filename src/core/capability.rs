@@ -271,6 +271,15 @@ impl Capabilities {
         self.table.iter().map(Arc::as_ref)
     }
 
+    /// The positions whose capability differs from that in `earlier`, an earlier state of this table, ascending. Compares pointers:
+    /// O(capabilities), one comparison each.
+    pub fn changed(&self, earlier: &Self) -> Vec<u32> {
+        let was = earlier.table.iter().map(Some).chain(std::iter::repeat(None));
+        let pairs = (0_u32..).zip(self.table.iter().zip(was));
+        let differs = |now: &Arc<Capability>, was: Option<&Arc<Capability>>| was.is_none_or(|was| !Arc::ptr_eq(now, was));
+        pairs.filter(|(_, (now, was))| differs(now, *was)).map(|(position, _)| position).collect()
+    }
+
     /// Rebuilds the table from [`Self::rows`]; `parents` are derived from the members.
     pub fn from_rows(rows: impl IntoIterator<Item = Capability>) -> Self {
         let mut rows: Vec<Capability> = rows.into_iter().collect();

@@ -7,6 +7,7 @@
 pub mod cloud;
 pub mod codec;
 mod data;
+pub mod input_schema;
 pub mod kind;
 pub mod schema;
 pub mod stored;

@@ -24,6 +24,7 @@ pub mod path;
 mod samples;
 
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 
 use crate::digest::{DigestWriter, Digestible};
 use crate::id::Seq;
@@ -116,6 +117,14 @@ impl ToolGraph {
 
     pub fn edge_count(&self) -> usize {
         self.edges.len()
+    }
+
+    /// The edges that `earlier` does not have in the same form, or that it has and this graph does not, in key order. Parts that the
+    /// two graphs share are skipped, so a few changes are found in about O(changes x log edges).
+    pub fn changed_edges(&self, earlier: &Self) -> impl Iterator<Item = EdgeKey> {
+        earlier.edges.diff(&self.edges).map(|item| match item {
+            DiffItem::Add(key, _) | DiffItem::Update { new: (key, _), .. } | DiffItem::Remove(key, _) => *key,
+        })
     }
 }
 

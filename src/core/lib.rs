@@ -7,8 +7,8 @@
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,
 //! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
-//! intent), `predict` (the next call), `workflow` (calls to be made), `shape` (what
-//! calls return).
+//! intent), `predict` (the next call), `paths` (hyperpaths, prerequisites, DAGs), `suggest` (plans for an intent), `speculate` (what may
+//! be run ahead), `workflow` (calls to be made), `shape` (what calls return).
 
 pub mod hash;
 pub mod id;
@@ -36,10 +36,15 @@ pub mod seen;
 pub mod state;
 pub mod trained;
 
+pub mod paths;
 pub mod predict;
 pub mod rank;
+pub mod speculate;
+pub mod suggest;
 
 pub mod train;
 
+#[cfg(test)]
+mod given;
 pub mod shape;
 pub mod workflow;

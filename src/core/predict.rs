@@ -14,6 +14,7 @@ pub mod chances;
 pub mod corpus;
 pub mod evidence;
 pub mod explain;
+mod hyperpath;
 pub mod lesson;
 pub mod logit;
 pub mod metrics;
@@ -31,6 +32,7 @@ use super::digest::{DigestWriter, Digestible};
 use super::graph::Node;
 use super::rank::Question;
 use super::state::State;
+use super::suggest::feedback::PlanFeedback;
 pub use answer::{Contribution, Prediction, PredictionQuery, Ranked};
 use candidates::Candidate;
 use chances::Chances;
@@ -38,9 +40,11 @@ use corpus::Corpus;
 use evidence::{Evidence, Excluded};
 use lesson::LessonSchedule;
 use logit::Logit;
-use parts::Parts;
+use parts::{HeldOutEncoder, Parts};
+use pml_model::Next;
+use ranker::NextWeights;
 use score::ImpressionScores;
-use signals::{SIGNALS, SignalInputs, StepKind, Values};
+use signals::{SIGNALS, Signal, SignalInputs, StepKind, Values};
 use threshold::{Decision, Thresholds};
 
 /// `Predictor` holds what prediction keeps in the state. The digest leaves the corpus and the trained parts
@@ -52,6 +56,7 @@ pub struct Predictor {
     pub lessons: LessonSchedule,
     pub thresholds: Thresholds,
     pub scores: ImpressionScores,
+    pub feedback: PlanFeedback,
     pub parts: Parts,
 }
 
@@ -75,6 +80,7 @@ impl Digestible for Predictor {
         self.lessons.digest(writer);
         self.thresholds.digest(writer);
         self.scores.digest(writer);
+        self.feedback.digest(writer);
     }
 }
 
@@ -87,7 +93,7 @@ pub fn predict(state: &State, question: &Question, query: &PredictionQuery<'_>) 
 pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<'_>) -> Prediction {
     let context: Vec<Option<Node>> = query.context.iter().map(|callee| state.find(callee)).collect();
     let predictor = &state.predictor;
-    let all = ranked(state, evidence, &context);
+    let all = ranked(state, evidence, &context, &Excluded::default(), Ranking::Served);
     let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
     let threshold = predictor.thresholds.threshold(state, first.symbol(), query.mode, query.seed);
     // Where "done" is the only candidate, it says nothing.
@@ -102,18 +108,67 @@ pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<
 
 /// Returns every candidate with its probability, the most likely first.
 pub fn probabilities(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64)> {
-    ranked(state, evidence, context).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
+    probabilities_by(state, evidence, context, &Excluded::default(), Ranking::Served)
+}
+
+/// What ranks the steps of a question besides the state and the evidence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ranking<'a> {
+    /// The weights and the trained parts that serve.
+    Served,
+    /// The weights learnt in the fold, without trained parts.
+    Online,
+    /// Weights of a training run, or without them those learnt in the fold, and an encoder that has not seen the intent.
+    HeldOut { weights: Option<&'a NextWeights>, encoder: Option<&'a HeldOutEncoder> },
+}
+
+impl Ranking<'_> {
+    fn next(self, state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Option<Next> {
+        match self {
+            Self::Served => state.predictor.parts.next(state, evidence.vectors(), context),
+            Self::Online => None,
+            Self::HeldOut { encoder, .. } => encoder?.next(evidence.vectors()?, context),
+        }
+    }
+
+    fn weights<'a>(&'a self, state: &'a State, kind: StepKind) -> &'a [f64; SIGNALS] {
+        match self {
+            Self::Served => state.predictor.weights(kind),
+            Self::HeldOut { weights: Some(weights), .. } => weights.of(kind),
+            Self::Online | Self::HeldOut { weights: None, .. } => state.predictor.logit.weights(kind),
+        }
+    }
+}
+
+/// The same by another ranking, without the runs in `excluded`.
+pub(crate) fn probabilities_by(
+    state: &State,
+    evidence: &Evidence,
+    context: &[Option<Node>],
+    excluded: &Excluded,
+    ranking: Ranking<'_>,
+) -> Vec<(Candidate, f64)> {
+    ranked(state, evidence, context, excluded, ranking).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
 }
 
 /// Ranks all candidates. Ties keep the order of the candidates, the end last.
-fn ranked(state: &State, evidence: &Evidence, context: &[Option<Node>]) -> Vec<(Candidate, f64, Values)> {
-    let excluded = Excluded::default();
-    let chances = Chances::new(state, evidence, context, &excluded);
-    let next = state.predictor.parts.next(state, evidence.vectors(), context);
+fn ranked(
+    state: &State,
+    evidence: &Evidence,
+    context: &[Option<Node>],
+    excluded: &Excluded,
+    ranking: Ranking<'_>,
+) -> Vec<(Candidate, f64, Values)> {
+    let chances = Chances::new(state, evidence, context, excluded);
+    let next = ranking.next(state, evidence, context);
     let candidates = candidates::collect(state, evidence, &chances, next.as_ref());
-    let inputs = SignalInputs::new(state, evidence, &chances, next.as_ref());
+    let weights = ranking.weights(state, StepKind::after(context.len()));
+    let mut inputs = SignalInputs::new(state, evidence, &chances, next.as_ref());
+    if weights[Signal::Hyperpath as usize] != 0.0 {
+        inputs = inputs.with_hyperpaths();
+    }
     let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();
-    let probabilities = logit::probabilities(state.predictor.weights(StepKind::after(context.len())), &values);
+    let probabilities = logit::probabilities(weights, &values);
     let mut ranked: Vec<(Candidate, f64, Values)> =
         candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

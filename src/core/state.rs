@@ -112,7 +112,7 @@ impl State {
             Event::TemplateLoaded(template) => self.load_template(template),
             Event::EmbeddingComputed(embedding) => self.apply_embedding(embedding),
             Event::PredictionServed(served) => self.add_impression(served, record.fact.causation, seq),
-            Event::FeedbackGiven(feedback) => self.apply_feedback(feedback),
+            Event::FeedbackGiven(feedback) => self.apply_feedback(feedback, seq),
             Event::StepFinished(step) if in_time => self.score_step(step, &record.fact, seq),
             Event::ExecutionFinished(finished) if in_time => self.score_impression(&finished.execution, Some(Symbol::END), seq),
             // A second trace for a closed execution teaches nothing: the first one stands.

@@ -14,6 +14,7 @@ mod discover;
 mod examples;
 mod fit;
 mod gate;
+mod plan;
 mod run;
 mod settings;
 mod shgat;

@@ -78,7 +78,7 @@ impl Encoder {
 
     /// Predicts every position of every usable run by an encoder that saw neither the run nor one with the same intent: the runs are
     /// divided into `parts`, and an encoder is trained for `epochs` epochs without each. `visit` gets the index of the run, the
-    /// number of calls made before, from none to all, and the prediction.
+    /// number of calls made before, from none to all, and the prediction. Returns the encoders, each with the runs it has not seen.
     pub fn cross_fit(
         set: &TrainingSet,
         settings: &EncoderSettings,
@@ -86,10 +86,15 @@ impl Encoder {
         seed: u64,
         observer: &mut Observer<'_>,
         visit: &mut dyn FnMut(usize, usize, &Next),
-    ) -> Result<(), TrainError> {
+    ) -> Result<Vec<(Self, Vec<usize>)>, TrainError> {
         let start = |runs| Fitting::new(set, settings, runs, seed);
-        let mut predict = |encoder: &Self, held_out: &[usize]| train::predict_runs(encoder, set, held_out, visit);
-        fitting::cross_fit(set, (parts, epochs), seed, &start, observer, &mut predict)
+        let mut encoders = Vec::with_capacity(parts);
+        let mut predict = |encoder: &Self, held_out: &[usize]| {
+            train::predict_runs(encoder, set, held_out, visit);
+            encoders.push((encoder.clone(), held_out.to_vec()));
+        };
+        fitting::cross_fit(set, (parts, epochs), seed, &start, observer, &mut predict)?;
+        Ok(encoders)
     }
 
     /// The number of dimensions of the vectors it was trained on.

@@ -76,6 +76,7 @@ fn predictor(fetched: &FetchedSnapshot, numbers: &CounterTable, state: &State) -
         lessons: LessonSchedule::from_numbers([traces?, due?, taken?, next?]),
         thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,
         scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?)?,
+        feedback: predictions::read_plan_feedback(&fetched.rows(predictions::PLAN_FEEDBACK, &[])?)?,
     })
 }
 

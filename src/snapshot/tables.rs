@@ -26,7 +26,7 @@ pub(super) struct Table {
 }
 
 /// All tables; the long ones are last.
-pub(super) const TABLES: [Table; 25] = [
+pub(super) const TABLES: [Table; 26] = [
     Table { name: counters::COUNTERS, batches: counters::counters },
     Table { name: counters::RECORD_IDS, batches: counters::record_ids },
     Table { name: tools::TOOLS, batches: tools::tools },
@@ -48,6 +48,7 @@ pub(super) const TABLES: [Table; 25] = [
     Table { name: predictions::PREDICTIONS, batches: predictions::predictions },
     Table { name: predictions::OPEN_PREDICTIONS, batches: predictions::open_predictions },
     Table { name: predictions::SCORES, batches: predictions::scores },
+    Table { name: predictions::PLAN_FEEDBACK, batches: predictions::plan_feedback },
     Table { name: open::OPEN_EXECUTIONS, batches: open::open_executions },
     Table { name: open::OPEN_STEPS, batches: open::open_steps },
     Table { name: traces::TRACES, batches: traces::traces },

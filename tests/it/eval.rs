@@ -81,6 +81,11 @@ fn two_evaluations_print_the_same_bytes() {
         assert_eq!(report.to_string(), evaluated_report(home.path(), embedder).to_string(), "{embedder:?}");
         assert_eq!(report["states"].as_array().unwrap().len(), 1, "{report}");
         assert!(report["rankers"]["pml"]["next"]["n"].as_u64() > Some(10), "{report}");
+        for planner in ["pml", "copy_nearest"] {
+            let plan = &report["rankers"][planner]["plan"];
+            assert!(plan["n"] == 15 && plan["n_edges"].as_u64() < Some(15) && plan["node_f1"].as_f64() > Some(0.0), "{report}");
+        }
+        assert!(text.contains("plan, in %") && text.contains("copy_nearest"), "{text}");
     }
     assert_eq!(evaluated(home.path(), &[]), evaluated(home.path(), &[]), "as text");
 }

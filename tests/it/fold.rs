@@ -178,6 +178,7 @@ pub(crate) fn history() -> impl Strategy<Value = Vec<Record>> {
                         [FeedbackVerdict::Accepted, FeedbackVerdict::Ignored, FeedbackVerdict::Rejected][verdict.index(3)];
                     append(served);
                     append(given::feedback(at as u64 + 1, verdict));
+                    append(given::plan_feedback(at as u64 % 3, verdict));
                 }
             }
         }

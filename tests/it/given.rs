@@ -107,6 +107,12 @@ pub(crate) fn feedback(number: u64, verdict: FeedbackVerdict) -> Event {
     Event::FeedbackGiven(FeedbackGiven { target, verdict })
 }
 
+/// Feedback on a plan that was suggested.
+pub(crate) fn plan_feedback(number: u64, verdict: FeedbackVerdict) -> Event {
+    let target = FeedbackTarget::Suggestion(RecordId::from_parts(at(number), 9_000_000 + u128::from(number)));
+    Event::FeedbackGiven(FeedbackGiven { target, verdict })
+}
+
 pub(crate) fn embedded(model: &str, text: &str, vector: &[f32]) -> Event {
     let text_hash = TextHash::compute(text).to_string();
     Event::EmbeddingComputed(EmbeddingComputed { text_hash, model: model.to_owned(), vector: vector.to_vec() })

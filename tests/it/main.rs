@@ -54,6 +54,7 @@ mod secrets;
 mod snapshot;
 mod snapshot_files;
 mod snapshot_serve;
+mod suggest;
 mod supervision;
 mod trainer;
 mod training;

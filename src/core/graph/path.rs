@@ -61,7 +61,8 @@ pub fn shortest(graph: &Adjacency, from: u32, to: u32) -> Option<Path<u32>> {
     Some(Path { nodes, cost })
 }
 
-fn step_cost(link: &Link) -> f64 {
+/// The cost of following a link that orders its ends.
+pub(crate) fn step_cost(link: &Link) -> f64 {
     1.0 / link.order.max(WEIGHT_MIN)
 }
 

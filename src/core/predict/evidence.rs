@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::corpus::{Corpus, largest};
-use super::parts::{IntentVectors, LOG_MIN};
+use super::parts::{HeadScores, IntentVectors, LOG_MIN};
 use super::shgat::TargetScores;
 use crate::graph::{Node, NodeKind};
 use crate::memory::{CallSequence, PastIntent};
@@ -43,7 +43,7 @@ impl NearIntent {
 
 /// A text that is asked about, with its vector if it has one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AskedText<'a> {
+pub(crate) struct AskedText<'a> {
     pub text: &'a str,
     pub vector: Option<&'a [f32]>,
 }
@@ -67,8 +67,8 @@ pub struct Evidence {
     similar_tools: Vec<u32>,
     /// The vectors of the intent, for the recurrent encoder; none if the intent has no vector.
     vectors: Option<IntentVectors>,
-    /// The intent head's logarithm of the probability, by position of the tool; empty without a head.
-    head: Vec<f32>,
+    /// What the intent head says; empty without a head.
+    head: HeadScores,
     /// What SHGAT says; empty without SHGAT.
     target: TargetScores,
 }
@@ -120,9 +120,14 @@ impl Evidence {
         evidence
     }
 
+    /// Adds the vectors of the intent, which the recurrent encoder needs.
+    pub(crate) fn add_vectors(&mut self, vectors: Option<IntentVectors>) {
+        self.vectors = vectors;
+    }
+
     /// Adds the scores of the intent head; the tools that it likes best become candidates.
-    pub(crate) fn add_head(&mut self, scores: Vec<f32>) {
-        self.add_likeliest(&scores);
+    pub(crate) fn add_head(&mut self, scores: HeadScores) {
+        self.add_likeliest(&scores.tools);
         self.head = scores;
     }
 
@@ -142,7 +147,7 @@ impl Evidence {
     }
 
     /// The same for an intent and its clauses, without the intent in `excluded`.
-    pub(super) fn compute(state: &State, intent: AskedText<'_>, parts: &[AskedText<'_>], excluded: &Excluded) -> Self {
+    pub(crate) fn compute(state: &State, intent: AskedText<'_>, parts: &[AskedText<'_>], excluded: &Excluded) -> Self {
         let corpus = &state.predictor.corpus;
         let whole = intent.vector;
         let vectors: Vec<&[f32]> = whole.into_iter().chain(parts.iter().filter_map(|part| part.vector)).collect();
@@ -173,7 +178,7 @@ impl Evidence {
             clause_words,
             similar_tools,
             vectors: None,
-            head: Vec::new(),
+            head: HeadScores::default(),
             target: TargetScores::default(),
         }
     }
@@ -221,12 +226,18 @@ impl Evidence {
 
     /// Whether an intent head scored the tools.
     pub fn has_head(&self) -> bool {
-        !self.head.is_empty()
+        !self.head.tools.is_empty()
     }
 
     /// The intent head's logarithm of the probability of a tool; `None` without a head.
     pub fn head_score(&self, position: u32) -> Option<f64> {
-        self.head.get(position as usize).map(|score| f64::from(*score))
+        self.head.tools.get(position as usize).map(|score| f64::from(*score))
+    }
+
+    /// The clause that a tool answers: by the intent head, without one the most similar clause.
+    pub fn answered_clause(&self, position: u32) -> Option<usize> {
+        let by_head = self.head.clauses.get(position as usize).map(|clause| usize::from(*clause));
+        by_head.or_else(|| self.best_clause(position).map(|(clause, _)| clause))
     }
 
     /// Whether SHGAT scored the tools.
@@ -247,6 +258,11 @@ impl Evidence {
     /// The similarity of one clause and a tool, at least 0.
     pub fn clause_similarity(&self, clause: usize, position: u32) -> f64 {
         at(&self.clauses[clause], position)
+    }
+
+    /// The similarity of one clause and the tool most similar to it, at least 0.
+    pub fn best_fit(&self, clause: usize) -> f64 {
+        self.clauses[clause].iter().fold(0.0, |best: f64, similarity| best.max(f64::from(*similarity)))
     }
 
     /// The clause most similar to a tool, the first of equals, and the similarity.

@@ -97,7 +97,9 @@ fn supporting(
             Signal::TransitionTwo => all.extend(latest(state, signal, follows(&two))),
             Signal::Popularity => all.extend(latest(state, signal, contains)),
             Signal::MemoryNext | Signal::MemoryNearest => all.extend(nearest(evidence, signal, follows(&one))),
-            Signal::Memory | Signal::MemoryRemaining | Signal::Strategic => all.extend(nearest(evidence, signal, contains)),
+            Signal::Memory | Signal::MemoryRemaining | Signal::Strategic | Signal::Hyperpath => {
+                all.extend(nearest(evidence, signal, contains));
+            }
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ use super::candidates::{self, Candidate};
 use super::chances::Chances;
 use super::evidence::{AskedText, Evidence, Excluded};
 use super::logit::Example;
+use super::parts::HeadScores;
 use super::shgat::TargetScores;
 use super::signals::{SignalInputs, StepKind};
 use crate::digest::{DigestWriter, Digestible};
@@ -137,7 +138,12 @@ pub fn examples(state: &State, number: u64, entry: &PastIntent, scores: HeldOutS
     let right = |step: usize| sequence.calls.get(step).map_or(Candidate::Done, |node| Candidate::Call(*node));
     let step = |step: usize| {
         let tools = sequence.calls[..step].iter().filter(|call| matches!(call.kind(), NodeKind::Tool(_))).count();
-        let context = StepContext { calls: &calls[..step], excluded: &excluded, next: scores.next.get(&tools) };
+        let context = StepContext {
+            calls: &calls[..step],
+            excluded: &excluded,
+            next: scores.next.get(&tools),
+            with_hyperpaths: scores.with_hyperpaths,
+        };
         example(state, &evidence, &context, right(step))
     };
     steps(sequence, number).map(step).collect()
@@ -146,10 +152,12 @@ pub fn examples(state: &State, number: u64, entry: &PastIntent, scores: HeldOutS
 /// What trained parts say about one remembered intent that they were not trained on.
 #[derive(Clone, Debug, Default)]
 pub struct HeldOutScores {
-    /// The intent head's logarithms, by position of the tool; empty without a head.
-    pub head: Vec<f32>,
+    /// What the intent head says.
+    pub head: HeadScores,
     /// SHGAT's scores.
     pub(crate) target: TargetScores,
+    /// Whether the signal `hyperpath` is computed.
+    pub with_hyperpaths: bool,
     /// The recurrent encoder's predictions, by the number of calls of tools before.
     pub next: BTreeMap<usize, Next>,
 }
@@ -159,6 +167,7 @@ struct StepContext<'a> {
     calls: &'a [Option<Node>],
     excluded: &'a Excluded,
     next: Option<&'a Next>,
+    with_hyperpaths: bool,
 }
 
 /// All steps of a short run, evenly spread ones of a long run. The end counts as a step if the run had one.
@@ -176,7 +185,10 @@ fn example(state: &State, evidence: &Evidence, context: &StepContext<'_>, right:
         candidates.insert(at, right);
         at
     });
-    let inputs = SignalInputs::new(state, evidence, &chances, context.next);
+    let mut inputs = SignalInputs::new(state, evidence, &chances, context.next);
+    if context.with_hyperpaths {
+        inputs = inputs.with_hyperpaths();
+    }
     let values = candidates.into_iter().map(|candidate| inputs.values(candidate)).collect();
     Example { step: StepKind::after(context.calls.len()), values, right: at }
 }
@@ -299,7 +311,7 @@ mod tests {
             );
             let calls: Vec<Option<Node>> = tools.iter().map(|tool| Some(Node::tool(u32::try_from(*tool).unwrap()))).collect();
             for step in 0..=tools.len() {
-                let context = |excluded| StepContext { calls: &calls[..step], excluded, next: None };
+                let context = |excluded| StepContext { calls: &calls[..step], excluded, next: None, with_hyperpaths: false };
                 let asked = example(&state, &with, &context(&excluded), Candidate::Done);
                 let served = example(&never, &without, &context(&Excluded::default()), Candidate::Done);
                 assert_eq!(asked.values, served.values, "{intent}, step {step}");

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use ndarray::Array2;
 use pml_model::shgat::Priorities;
-use pml_model::{Encoder, IntentHead, Next, ToolRows};
+use pml_model::{Encoder, IntentHead, Next, Scores, ToolRows};
 
 use super::ranker::RankerWeights;
 use super::shgat::{ShgatModel, TargetScores};
@@ -97,11 +97,13 @@ impl Parts {
         })
     }
 
-    /// The head's logarithm of the probability of each tool, by position; empty without a head.
-    pub fn head_scores(&self, state: &State, intent: &IntentVectors) -> Vec<f32> {
-        let Some(head) = self.head.as_ref().filter(|head| head.dim() == intent.whole.len()) else { return Vec::new() };
+    /// What the head says about the intent; empty without a head.
+    pub(crate) fn head_scores(&self, state: &State, intent: &IntentVectors) -> HeadScores {
+        let Some(head) = self.head.as_ref().filter(|head| head.dim() == intent.whole.len()) else {
+            return HeadScores::default();
+        };
         let rows = self.rows(state).head.as_ref().expect("there is a head");
-        log_softmax(head.logits(&intent.whole, &intent.clauses(), rows).logits)
+        HeadScores::new(head.logits(&intent.whole, &intent.clauses(), rows))
     }
 
     /// What SHGAT says about the intent; empty without SHGAT.
@@ -124,11 +126,48 @@ impl Parts {
     /// The encoder's prediction after these calls; unknown callees and capabilities are left out.
     pub fn next(&self, state: &State, intent: Option<&IntentVectors>, context: &[Option<Node>]) -> Option<Next> {
         let encoder = self.encoder.as_ref()?;
-        let intent = intent.filter(|intent| intent.whole.len() == encoder.dim())?;
-        let rows = self.rows(state).encoder.as_ref()?;
-        let calls: Vec<usize> = context.iter().copied().flatten().filter_map(tool_row).collect();
-        Some(floored(encoder.next_after(&intent.whole, &intent.clauses(), &calls, rows)))
+        next_after(encoder, self.rows(state).encoder.as_ref()?, intent?, context)
     }
+}
+
+/// What the head says about one intent, by position of the tool. Both are empty without a head.
+#[derive(Clone, Debug, Default)]
+pub struct HeadScores {
+    /// Logarithm of the probability.
+    pub tools: Vec<f32>,
+    /// The clause that the tool answers best; empty if no clause has a vector.
+    pub clauses: Vec<u16>,
+}
+
+impl HeadScores {
+    pub(crate) fn new(scores: Scores) -> Self {
+        let clauses = scores.best_clauses.into_iter().map(|clause| u16::try_from(clause).unwrap_or(u16::MAX)).collect();
+        Self { tools: log_softmax(scores.logits), clauses }
+    }
+}
+
+/// An encoder that was trained without some intents, with the tools' side of its predictions.
+#[derive(Debug)]
+pub(crate) struct HeldOutEncoder {
+    encoder: Encoder,
+    rows: ToolRows,
+}
+
+impl HeldOutEncoder {
+    pub(crate) fn new(encoder: Encoder, state: &State) -> Self {
+        Self { rows: encoder.tool_rows(tool_rows(state).view()), encoder }
+    }
+
+    /// Its prediction after these calls.
+    pub(crate) fn next(&self, intent: &IntentVectors, context: &[Option<Node>]) -> Option<Next> {
+        next_after(&self.encoder, &self.rows, intent, context)
+    }
+}
+
+fn next_after(encoder: &Encoder, rows: &ToolRows, intent: &IntentVectors, context: &[Option<Node>]) -> Option<Next> {
+    let calls: Vec<usize> = context.iter().copied().flatten().filter_map(tool_row).collect();
+    let fits = intent.whole.len() == encoder.dim();
+    fits.then(|| floored(encoder.next_after(&intent.whole, &intent.clauses(), &calls, rows)))
 }
 
 fn tool_row(node: Node) -> Option<usize> {

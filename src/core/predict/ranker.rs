@@ -3,17 +3,21 @@
 use super::signals::{SIGNALS, Signal, StepKind};
 use crate::event::ModelVersion;
 use crate::rank::blend::{DiscoverSignal, Weights};
+use crate::suggest::{NamedTable, PlanWeights};
 
 /// The first byte of the stored form. Another layout gets the next number.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The layout before plans had weights.
+const FORMAT_WITHOUT_PLAN: u8 = 1;
 
-/// The weights of the signals of predict and discover; none where those found without the trainer answer as well.
+/// The weights of the signals of predict and discover, none where those found without the trainer answer as well; and of plans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankerWeights {
     /// The versions whose signals it weighs. It serves only while they do.
     pub requires: Vec<ModelVersion>,
     pub next: Option<NextWeights>,
     pub discover: Option<Weights>,
+    pub plan: Option<PlanWeights>,
 }
 
 /// The weights of predict, in the order of [`Signal::ALL`].
@@ -35,8 +39,8 @@ impl NextWeights {
 }
 
 impl RankerWeights {
-    /// The stored form: a format byte, the required versions, then for predict and for discover the number of tables (2 or 0) and
-    /// tables of named weights. Signals go by name, so that a program with other signals can read it.
+    /// The stored form: a format byte, the required versions, then for predict, for discover (2 or 0) and for plans the number of tables
+    /// and tables of named weights. Signals go by name, so that a program with other signals can read it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
         push_count(&mut bytes, self.requires.len());
@@ -53,6 +57,11 @@ impl RankerWeights {
         for table in discover {
             push_table(&mut bytes, DiscoverSignal::ALL.iter().map(|signal| signal.name()).zip(table.iter().copied()));
         }
+        let plan = self.plan.map(PlanWeights::to_tables).unwrap_or_default();
+        push_count(&mut bytes, plan.len());
+        for table in &plan {
+            push_table(&mut bytes, table.iter().map(|(name, weight)| (name.as_str(), *weight)));
+        }
         bytes
     }
 
@@ -64,12 +73,14 @@ impl RankerWeights {
         let requires = (0..versions).map(|_| reader.text()?.parse().ok()).collect::<Option<_>>()?;
         let next = reader.tables(|name| Signal::ALL.iter().position(|signal| signal.name() == name))?;
         let discover = reader.tables(|name| DiscoverSignal::ALL.iter().position(|signal| signal.name() == name))?;
+        let plan = if *format == FORMAT_WITHOUT_PLAN { None } else { reader.plan()? };
         let weights = Self {
             requires,
+            plan,
             next: next.as_chunks::<2>().0.first().map(|[first, later]| NextWeights { first: *first, later: *later }),
             discover: discover.as_chunks::<2>().0.first().map(|[fresh, known]| Weights { fresh: *fresh, known: *known }),
         };
-        (*format == FORMAT && reader.0.is_empty()).then_some(weights)
+        ([FORMAT_WITHOUT_PLAN, FORMAT].contains(format) && reader.0.is_empty()).then_some(weights)
     }
 }
 
@@ -115,12 +126,26 @@ impl<'a> Reader<'a> {
         (0..tables).map(|_| self.table(&position)).collect()
     }
 
+    /// The weights of plans, if there are any; the outer `None` if they are damaged.
+    #[expect(clippy::option_option, reason = "damaged or not there")]
+    fn plan(&mut self) -> Option<Option<PlanWeights>> {
+        let tables = (0..self.count()?).map(|_| self.rows()).collect::<Option<Vec<NamedTable>>>()?;
+        if tables.is_empty() { Some(None) } else { PlanWeights::from_tables(&tables).map(Some) }
+    }
+
+    fn rows(&mut self) -> Option<NamedTable> {
+        (0..self.count()?).map(|_| Some((self.text()?.to_owned(), self.weight()?))).collect()
+    }
+
+    fn weight(&mut self) -> Option<f64> {
+        Some(f64::from_le_bytes(self.take(8)?.try_into().ok()?)).filter(|weight| weight.is_finite())
+    }
+
     fn table<const N: usize>(&mut self, position: &impl Fn(&str) -> Option<usize>) -> Option<[f64; N]> {
         let mut table = [0.0; N];
         for _ in 0..self.count()? {
-            let name = self.text()?;
-            let weight = f64::from_le_bytes(self.take(8)?.try_into().ok()?);
-            table[position(name)?] = Some(weight).filter(|weight| weight.is_finite())?;
+            let (name, weight) = (self.text()?, self.weight()?);
+            table[position(name)?] = weight;
         }
         Some(table)
     }
@@ -136,14 +161,18 @@ mod tests {
         let [first, later] = StepKind::ALL.map(|kind| Signal::ALL.map(|signal| signal.prior(kind)));
         let requires = vec![ModelVersion::new(ModelPart::Head, "3fa2b1c4d5e6ab55")];
         let next = Some(NextWeights { first, later });
-        let weights = RankerWeights { requires, next, discover: Some(Weights::default()) };
+        let weights = RankerWeights { requires, next, discover: Some(Weights::default()), plan: Some(PlanWeights::default()) };
         let only = |weights: &RankerWeights| RankerWeights { next: None, ..weights.clone() };
         assert_eq!(RankerWeights::from_bytes(&only(&weights).to_bytes()), Some(only(&weights)));
         let bytes = weights.to_bytes();
-        assert_eq!(RankerWeights::from_bytes(&bytes), Some(weights));
+        assert_eq!(RankerWeights::from_bytes(&bytes), Some(weights.clone()));
         for length in 0..bytes.len() {
             assert_eq!(RankerWeights::from_bytes(&bytes[..length]), None, "{length}");
         }
+        let mut without_plan = RankerWeights { plan: None, ..only(&weights) }.to_bytes();
+        assert_eq!(without_plan.pop(), Some(0));
+        without_plan[0] = FORMAT_WITHOUT_PLAN;
+        assert_eq!(RankerWeights::from_bytes(&without_plan), Some(RankerWeights { plan: None, ..only(&weights) }));
         let mut unknown = bytes;
         let at = unknown.windows(10).position(|window| window == b"transition").unwrap();
         unknown[at] = b'x';

@@ -9,7 +9,7 @@ use imbl::{OrdMap, Vector};
 use super::metrics::{P_MIN, StepMetrics, StepScore};
 use super::threshold::Thresholds;
 use crate::digest::{DigestWriter, Digestible};
-use crate::event::{FeedbackGiven, FeedbackTarget, FeedbackVerdict, Outcome, PredictionServed};
+use crate::event::{FeedbackVerdict, Outcome, PredictionServed};
 use crate::graph::transition::Symbol;
 use crate::id::{ExecutionId, RecordId, Seq};
 
@@ -120,12 +120,11 @@ impl ImpressionScores {
     }
 
     /// Updates `thresholds` by feedback on an impression. `Ignored` changes nothing: what happens next says as much.
-    pub fn apply_feedback(&self, feedback: &FeedbackGiven, thresholds: &mut Thresholds) {
-        let FeedbackTarget::Prediction(prediction) = feedback.target else { return };
+    pub fn apply_feedback(&self, prediction: RecordId, verdict: FeedbackVerdict, thresholds: &mut Thresholds) {
         let first =
             self.impressions.get(&prediction).and_then(|impression| impression.ranked.first()).and_then(|(first, _)| *first);
         if let Some(first) = first {
-            match feedback.verdict {
+            match verdict {
                 FeedbackVerdict::Accepted => thresholds.observe(first, true),
                 FeedbackVerdict::Rejected => thresholds.observe(first, false),
                 FeedbackVerdict::Ignored => {}
@@ -290,11 +289,9 @@ mod tests {
         let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
         scores.add(&served(1, "e1", &[(Some("s:a"), 0.9)]), Some(0), symbol);
         for verdict in [FeedbackVerdict::Accepted, FeedbackVerdict::Rejected, FeedbackVerdict::Ignored] {
-            let feedback = FeedbackGiven { target: FeedbackTarget::Prediction(id(1)), verdict };
-            scores.apply_feedback(&feedback, &mut thresholds);
+            scores.apply_feedback(id(1), verdict, &mut thresholds);
         }
-        let unknown = FeedbackGiven { target: FeedbackTarget::Prediction(id(9)), verdict: FeedbackVerdict::Accepted };
-        scores.apply_feedback(&unknown, &mut thresholds);
+        scores.apply_feedback(id(9), FeedbackVerdict::Accepted, &mut thresholds);
         let posterior = thresholds.posterior(Symbol::call(Node::tool(0)));
         assert!((posterior.alpha - 1.99).abs() < 1e-12 && (posterior.beta - 2.0).abs() < 1e-12, "{posterior:?}");
     }

@@ -1,11 +1,14 @@
 //! The signals of a candidate: one number each, and their table. The score of a candidate is the sum of weights times values; the
 //! weights are learnt (`logit`).
 
+use std::collections::BTreeMap;
+
 use pml_model::Next;
 
 use super::candidates::Candidate;
 use super::chances::{Chance, Chances};
 use super::evidence::Evidence;
+use super::hyperpath::next_on_the_way;
 use crate::graph::{Node, NodeKind};
 use crate::state::State;
 
@@ -97,6 +100,7 @@ pub enum Signal {
     Recurrent,
     /// Logarithm of the probability that the capability which SHGAT takes for the target contains it.
     TargetMass,
+    /// Logarithm of the votes for capabilities on whose way it comes next.
     Hyperpath,
     /// Logarithm of the probability that SHGAT gives it.
     Shgat,
@@ -221,6 +225,8 @@ pub struct SignalInputs<'a> {
     next: Option<&'a Next>,
     /// What the trained parts say about a callee that they do not know: as much as about any tool.
     unknown: f64,
+    /// What comes next on the way to the target capabilities; `None` if nobody asks.
+    on_the_way: Option<BTreeMap<Node, f64>>,
 }
 
 impl<'a> SignalInputs<'a> {
@@ -238,7 +244,15 @@ impl<'a> SignalInputs<'a> {
             remaining: evidence.remaining_votes(context),
             next,
             unknown: -libm::log1p(real(state.tools.len())),
+            on_the_way: None,
         }
+    }
+
+    /// Computes the signal `hyperpath` as well. The weights learnt in the fold do without it, so that lessons stay cheap.
+    #[must_use]
+    pub fn with_hyperpaths(mut self) -> Self {
+        self.on_the_way = Some(next_on_the_way(self.state, self.evidence, self.chances.context()));
+        self
     }
 
     /// The values of all signals; 0 where a signal is reserved or does not apply.
@@ -271,6 +285,9 @@ impl<'a> SignalInputs<'a> {
         set(Signal::Reliability, libm::log(self.reliability(node)));
         let shares = self.strategic.iter().filter(|(members, _)| members.binary_search(&node).is_ok());
         set(Signal::Strategic, shares.map(|(_, share)| share).sum());
+        if let Some(on_the_way) = &self.on_the_way {
+            set(Signal::Hyperpath, libm::log(on_the_way.get(&node).copied().unwrap_or(0.0) + VOTE_MIN));
+        }
         let tool = position(node);
         if let Some(next) = self.next {
             let known = tool.and_then(|tool| next.tools.get(tool as usize));

@@ -109,9 +109,9 @@ fn score(features: &Features, weights: &Features) -> f64 {
 /// The example of one past intent, with the scores of trained parts that have not seen it, or none; `None` if it has no right or no
 /// wrong tool.
 pub(crate) fn example(index: &Index, entry: usize, held: Option<&HeldOutScores>) -> Option<FitExample> {
-    let mut signals = Signals::compute(index, &question(index, entry), Some(entry));
+    let mut signals = Signals::compute(index, &past_question(index, entry), Some(entry));
     if let Some(held) = held {
-        signals.add_logarithms(index, DiscoverSignal::Head, &held.head);
+        signals.add_logarithms(index, DiscoverSignal::Head, &held.head.tools);
         signals.add_target(index, &held.target);
     }
     let documents = index.documents();
@@ -138,7 +138,7 @@ pub(crate) fn example(index: &Index, entry: usize, held: Option<&HeldOutScores>)
 }
 
 /// A past intent as a question, with the vectors it already has.
-fn question(index: &Index, entry: usize) -> Question {
+pub(crate) fn past_question(index: &Index, entry: usize) -> Question {
     let intents = index.intents();
     let present = |vector: &[f32]| vector.iter().any(|value| *value != 0.0).then(|| vector.to_vec());
     let intent = intents.entry(entry).intent.to_string();

@@ -66,8 +66,7 @@ pub struct Discovery {
 /// Ranks all usable items for the question.
 pub fn discover(index: &Index, question: &Question, options: DiscoverOptions) -> Discovery {
     let signals = Signals::compute(index, question, None);
-    let fitted = index.state().predictor.parts.ranker().and_then(|(_, ranker)| ranker.discover.as_ref());
-    let weights = fitted.unwrap_or(index.weights()).interpolate(f64::from(signals.confidence), signals.active());
+    let weights = index.serving_weights().interpolate(f64::from(signals.confidence), signals.active());
     let documents = index.documents();
     let mut discovery = Discovery::default();
     let mut shortlist = Shortlist { index, limit: options.limit, kept: Vec::new(), bar: f64::MIN };

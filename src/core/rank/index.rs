@@ -97,6 +97,12 @@ impl Index {
         &self.intents
     }
 
+    /// The weights that answer: those fitted by the trainer, or while none serve, those of this index.
+    pub fn serving_weights(&self) -> &Weights {
+        let fitted = self.state().predictor.parts.ranker().and_then(|(_, ranker)| ranker.discover.as_ref());
+        fitted.unwrap_or(self.weights())
+    }
+
     pub fn weights(&self) -> &Weights {
         &self.weights
     }

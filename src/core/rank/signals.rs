@@ -37,7 +37,7 @@ impl Signals {
         if let (Some(vectors), None) = (question.vectors(), except) {
             let state = index.state();
             let parts = &state.predictor.parts;
-            signals.add_logarithms(index, DiscoverSignal::Head, &parts.head_scores(state, &vectors));
+            signals.add_logarithms(index, DiscoverSignal::Head, &parts.head_scores(state, &vectors).tools);
             signals.add_target(index, &parts.target_scores(state, &vectors));
         }
         signals

@@ -1,7 +1,7 @@
 //! The fold of impressions: recorded by `prediction.served`, scored by what the execution did next, adjusted by feedback.
 
 use super::State;
-use crate::event::{Event, FeedbackGiven, NewRecord, Outcome, PredictionServed, StepFinished};
+use crate::event::{Event, FeedbackGiven, FeedbackTarget, NewRecord, Outcome, PredictionServed, StepFinished};
 use crate::graph::transition::Symbol;
 use crate::id::{ExecutionId, RecordId, Seq};
 use crate::predict::candidates::Candidate;
@@ -23,10 +23,15 @@ impl State {
         }
     }
 
-    /// Applies feedback on an impression to the thresholds.
-    pub(super) fn apply_feedback(&mut self, feedback: &FeedbackGiven) {
+    /// Applies feedback: on an impression to the thresholds, on a suggested plan to what is remembered of it.
+    pub(super) fn apply_feedback(&mut self, feedback: &FeedbackGiven, seq: Seq) {
         let predictor = &mut self.predictor;
-        predictor.scores.apply_feedback(feedback, &mut predictor.thresholds);
+        match feedback.target {
+            FeedbackTarget::Prediction(prediction) => {
+                predictor.scores.apply_feedback(prediction, feedback.verdict, &mut predictor.thresholds);
+            }
+            FeedbackTarget::Suggestion(plan) => predictor.feedback.observe(plan, feedback.verdict, seq),
+        }
     }
 
     /// Scores the open impression of an execution by a step that ended.

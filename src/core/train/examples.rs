@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use pml_model::{Next, Scores, TrainError};
+use pml_model::{Encoder, Next, Scores, TrainError};
 
 use super::Tick;
 use super::data::TrainingData;
 use crate::predict::lesson::{HeldOutScores, examples};
 use crate::predict::logit::Example;
-use crate::predict::parts::{floored, log_softmax};
+use crate::predict::parts::{HeadScores, HeldOutEncoder, floored};
 use crate::predict::shgat::TargetScores;
 use crate::state::State;
 
@@ -32,6 +32,9 @@ pub(super) struct Held {
     scores: BTreeMap<u64, HeldOutScores>,
     /// By run of the training data: the number of its intent if the intent gives examples and the run is its latest.
     by_run: Vec<Option<u64>>,
+    /// Encoders of the cross-fit, and by intent the position of the one that has not seen it.
+    encoders: Vec<HeldOutEncoder>,
+    encoder_of: BTreeMap<u64, usize>,
 }
 
 impl Held {
@@ -42,11 +45,15 @@ impl Held {
         let known = usize::try_from(numbers.end - numbers.start).expect("the memory is bounded");
         let step = known.div_ceil(room.clamp(100, INTENTS_MAX)).max(1);
         // Counted from the newest intent: the latest habits matter most.
-        let scores: BTreeMap<u64, HeldOutScores> =
-            numbers.rev().step_by(step).map(|number| (number, HeldOutScores::default())).collect();
+        let scores: BTreeMap<u64, HeldOutScores> = numbers
+            .rev()
+            .step_by(step)
+            .map(|number| (number, HeldOutScores { with_hyperpaths: true, ..HeldOutScores::default() }))
+            .collect();
         let is_latest = |run: usize| data.numbers.get(run + 1) != Some(&data.numbers[run]);
         let chosen = |run: usize| Some(data.numbers[run]).filter(|number| is_latest(run) && scores.contains_key(number));
-        Self { by_run: (0..data.numbers.len()).map(chosen).collect(), scores }
+        let by_run = (0..data.numbers.len()).map(chosen).collect();
+        Self { scores, by_run, encoders: Vec::new(), encoder_of: BTreeMap::new() }
     }
 
     fn scores_of(&mut self, run: usize) -> Option<&mut HeldOutScores> {
@@ -56,7 +63,7 @@ impl Held {
     /// Keeps the head's scores of a run.
     pub(super) fn add_head(&mut self, run: usize, scores: &Scores) {
         if let Some(held) = self.scores_of(run) {
-            held.head = log_softmax(scores.logits.clone());
+            held.head = HeadScores::new(scores.clone());
         }
     }
 
@@ -72,6 +79,11 @@ impl Held {
         }
     }
 
+    /// The scores by number of the intent.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &HeldOutScores)> {
+        self.scores.iter().map(|(number, scores)| (*number, scores))
+    }
+
     /// The scores of an intent, if it gives examples.
     pub(super) fn get(&self, number: u64) -> Option<&HeldOutScores> {
         self.scores.get(&number)
@@ -84,14 +96,29 @@ impl Held {
         }
     }
 
+    /// Keeps the encoders of the cross-fit, each with the runs it has not seen.
+    pub(super) fn add_encoders(&mut self, state: &State, encoders: Vec<(Encoder, Vec<usize>)>) {
+        for (encoder, runs) in encoders {
+            let at = self.encoders.len();
+            self.encoders.push(HeldOutEncoder::new(encoder, state));
+            self.encoder_of.extend(runs.into_iter().filter_map(|run| Some((self.by_run[run]?, at))));
+        }
+    }
+
+    /// The encoder that has not seen an intent.
+    pub(super) fn encoder(&self, number: u64) -> Option<&HeldOutEncoder> {
+        self.encoder_of.get(&number).map(|at| &self.encoders[*at])
+    }
+
     /// The examples of every chosen intent that has any, the oldest intent first.
-    pub(super) fn into_examples(self, state: &State, tick: &mut Tick<'_>) -> Result<Vec<IntentExamples>, TrainError> {
+    pub(super) fn examples(&self, state: &State, tick: &mut Tick<'_>) -> Result<Vec<IntentExamples>, TrainError> {
         let mut found = Vec::new();
-        for (number, scores) in self.scores {
+        for (number, scores) in &self.scores {
             tick()?;
-            let steps = state.memory.get(number).map(|entry| examples(state, number, entry, scores)).unwrap_or_default();
+            let entry = state.memory.get(*number);
+            let steps = entry.map(|entry| examples(state, *number, entry, scores.clone())).unwrap_or_default();
             if !steps.is_empty() {
-                found.push(IntentExamples { number, steps });
+                found.push(IntentExamples { number: *number, steps });
             }
         }
         Ok(found)

@@ -38,6 +38,7 @@ pub(super) struct TrainingResult<'a> {
     pub(super) challengers: Vec<Challenger>,
     pub(super) discover: Option<DiscoverFit>,
     pub(super) examples: Vec<IntentExamples>,
+    pub(super) held: Held,
 }
 
 /// Trains all parts that the settings name.
@@ -54,14 +55,15 @@ pub(super) fn train_all<'a>(
         let observe = &mut |progress| observer(TrainStep::Epoch(TrainProgress { part, progress }));
         match part {
             ModelPart::Head => challengers.push(train_head(&data, settings, seed, observe, &mut held)?),
-            ModelPart::Encoder => challengers.push(train_encoder(&data, settings, seed, observe, &mut held)?),
+            ModelPart::Encoder => challengers.push(train_encoder(state, &data, settings, seed, observe, &mut held)?),
             ModelPart::Shgat => challengers.push(train_shgat(state, &data, settings, seed, observe, &mut held)?),
             ModelPart::Ranker => {}
         }
     }
     let tick = &mut || tick(observer);
     let discover = DiscoverFit::new(state, &held, tick)?;
-    Ok(TrainingResult { state, seed, challengers, discover, examples: held.into_examples(state, tick)? })
+    let examples = held.examples(state, tick)?;
+    Ok(TrainingResult { state, seed, challengers, discover, examples, held })
 }
 
 /// Tells the observer that a piece of work beside the training loops is done.
@@ -100,6 +102,7 @@ fn train_head(
 }
 
 fn train_encoder(
+    state: &State,
     data: &TrainingData,
     settings: &TrainSettings,
     seed: u64,
@@ -112,7 +115,8 @@ fn train_encoder(
     if report.epochs > 0 {
         let parts = (CROSS_FIT_PARTS, report.epochs);
         let mut keep = |run: usize, calls: usize, next: &pml_model::Next| held.add_next(run, calls, next);
-        Encoder::cross_fit(&data.set, settings, parts, seed, observe, &mut keep)?;
+        let encoders = Encoder::cross_fit(&data.set, settings, parts, seed, observe, &mut keep)?;
+        held.add_encoders(state, encoders);
     }
     Ok(Challenger {
         part: ModelPart::Encoder,

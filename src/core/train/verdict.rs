@@ -7,6 +7,7 @@ use super::discover::{DiscoverFit, DiscoverVerdict};
 use super::examples::IntentExamples;
 use super::fit::{Allowed, IntentScore, cross_validated, fit_weights, online_cross_validated, score};
 use super::gate::{INTENTS_MIN, Paired};
+use super::plan::plan_weights;
 use super::run::{Challenger, TrainingResult};
 use super::{Tick, TrainedPart};
 use crate::event::{ModelMetric, ModelPart, ModelTrained, ModelVersion};
@@ -19,7 +20,7 @@ use crate::state::State;
 use crate::text::clauses;
 use crate::vectors::TextHash;
 
-/// Signals of trained parts: each may have a weight only if its part is accepted.
+/// Signals of trained parts: each may have a weight only if its part is accepted. `hyperpath` is judged on its own.
 const PART_SIGNALS: [Signal; 5] = [Signal::IntentHead, Signal::Recurrent, Signal::TargetMass, Signal::Hyperpath, Signal::Shgat];
 
 /// What the gate found out about one part.
@@ -71,17 +72,20 @@ impl TrainingResult<'_> {
         for challenger in &self.challengers {
             verdicts.push(self.judge(challenger, &mut allowed, &mut scores, discover.as_mut(), tick)?);
         }
+        let hyperpath_metrics = self.judge_hyperpath(&mut allowed, &mut scores, tick)?;
         let (next_accepted, next_reason) = self.judge_ranker(&scores, tick)?;
         let accepted = |verdict: &PartVerdict| (verdict.helps_next && next_accepted) || verdict.helps_discover;
         let served = self.challengers.iter().zip(&verdicts).filter(|(_, verdict)| accepted(verdict));
+        let served: Vec<&Challenger> = served.map(|(challenger, _)| challenger).collect();
         let next = if next_accepted { Some(fit_weights(self.examples.iter(), &allowed, tick)?) } else { None };
-        let ranker = RankerWeights {
-            requires: served.map(|(challenger, _)| challenger.version()).collect(),
-            next,
-            discover: discover.as_ref().and_then(DiscoverFit::weights),
-        };
-        let ranker_accepted = next_accepted || ranker.discover.is_some();
+        let discover = discover.as_ref().and_then(DiscoverFit::weights);
+        let ranker_accepted = next_accepted || discover.is_some();
+        let parts: Vec<ModelPart> = served.iter().map(|challenger| challenger.part).collect();
+        let plan = ranker_accepted.then(|| plan_weights(self.state, &self.held, &parts, next.as_ref()));
+        let requires = served.iter().map(|challenger| challenger.version()).collect();
+        let ranker = RankerWeights { requires, next, discover, plan };
         let mut metrics = mean_metrics("next.with_parts", &scores);
+        metrics.extend(hyperpath_metrics);
         metrics.extend(self.baseline_metrics());
         let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
         let part = |(challenger, verdict): (&Challenger, PartVerdict)| {
@@ -146,6 +150,24 @@ impl TrainingResult<'_> {
             reason = format!("{reason}; discover: recall@5 + reciprocal rank {mean:+.4} +- {error:.4} on {n} intents");
         }
         Ok(PartVerdict { helps_next, helps_discover, reason, metrics })
+    }
+
+    /// Allows the signal `hyperpath` if the ranker is better with it. It is no trained part, but needs the same proof.
+    fn judge_hyperpath(
+        &self,
+        allowed: &mut Allowed,
+        scores: &mut Vec<IntentScore>,
+        tick: &mut Tick<'_>,
+    ) -> Result<Vec<ModelMetric>, TrainError> {
+        let mut with = *allowed;
+        with[Signal::Hyperpath as usize] = true;
+        let scores_with = cross_validated(&self.examples, &with, tick)?;
+        let mut metrics = mean_metrics("next.without_hyperpath", scores);
+        metrics.extend(mean_metrics("next.with_hyperpath", &scores_with));
+        if Comparison::new(&scores_with, scores).is_better() {
+            (*allowed, *scores) = (with, scores_with);
+        }
+        Ok(metrics)
     }
 
     /// Whether the ranker that was cross-validated to `scores` is better than what serves and not worse than the baselines.
@@ -243,7 +265,8 @@ fn served_examples(state: &State, number: u64) -> IntentExamples {
     let calls: Vec<Option<Node>> =
         entry.sequences.last().map(|sequence| sequence.calls.iter().copied().map(Some).collect()).unwrap_or_default();
     let next = (0..=calls.len()).filter_map(|step| Some((step, parts.next(state, Some(&intent), &calls[..step])?))).collect();
-    let scores = HeldOutScores { head: parts.head_scores(state, &intent), target: parts.target_scores(state, &intent), next };
+    let (head, target) = (parts.head_scores(state, &intent), parts.target_scores(state, &intent));
+    let scores = HeldOutScores { head, target, with_hyperpaths: true, next };
     IntentExamples { number, steps: examples(state, number, entry, scores) }
 }
 

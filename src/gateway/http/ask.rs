@@ -1,4 +1,5 @@
-//! `POST /v1/discover`, `/v1/predict`, `/v1/score`, `/v1/explain`, `/v1/search_tools`, `/v1/search_capabilities`: questions about an intent.
+//! `POST /v1/discover`, `/v1/predict`, `/v1/score`, `/v1/suggest`, `/v1/speculate`, `/v1/explain`, `/v1/search_tools`,
+//! `/v1/search_capabilities`: questions about an intent.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Json, block};
@@ -8,7 +9,7 @@ use super::Gateway;
 use super::error::ApiError;
 use crate::ask::{
     AskError, Asker, DiscoverRequest, ExplainRequest, PredictRequest, ScoreRequest, SearchCapabilitiesRequest,
-    SearchToolsRequest,
+    SearchToolsRequest, SpeculateRequest, SuggestRequest,
 };
 
 pub(super) async fn discover(request: Json<DiscoverRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
@@ -21,6 +22,14 @@ pub(super) async fn predict(request: Json<PredictRequest>, gateway: Data<Gateway
 
 pub(super) async fn score(request: Json<ScoreRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     answer(&gateway, |asker| asker.score(request.into_inner())).await
+}
+
+pub(super) async fn suggest(request: Json<SuggestRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    answer(&gateway, |asker| asker.suggest(request.into_inner())).await
+}
+
+pub(super) async fn speculate(request: Json<SpeculateRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    answer(&gateway, |asker| asker.speculate(request.into_inner())).await
 }
 
 pub(super) async fn explain(request: Json<ExplainRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {

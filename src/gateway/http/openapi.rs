@@ -127,6 +127,17 @@ fn questions() -> Value {
             "path": {"type": "array", "items": {"type": "string"}, "description": "Calls in order, whose success is predicted."},
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10},
         }), &["intent"])},
+        "/v1/suggest": {"post": ask("A plan for an intent: a DAG of tools with a confidence, alternatives, and what is missing", &json!({
+            "intent": {"type": "string"},
+            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called already, in order."},
+            "k": {"type": "integer", "minimum": 1, "maximum": 3, "default": 3, "description": "Alternatives at most."},
+        }), &["intent"])},
+        "/v1/speculate": {"post": ask("Calls that may be run before an agent asks: the next layer of a plan, or the predicted call", &json!({
+            "intent": {"type": "string", "default": ""},
+            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called already, in order."},
+            "plan": {"type": "array", "items": {"type": "object"}, "description": "Tasks with `tool` and `depends_on`, as suggested."},
+            "done": {"type": "array", "items": {"type": "integer"}, "description": "Positions of the tasks that are done."},
+        }), &[])},
         "/v1/explain": {"post": ask("Why an outcome was predicted, with the records that it was learnt from", &json!({
             "prediction": {"type": "string", "description": "A prediction that was served; its question is asked again."},
             "intent": {"type": "string", "default": ""},

@@ -42,6 +42,8 @@ pub(super) fn table() -> Vec<RouteEntry> {
         post("/v1/discover", QUERY, web::to(ask::discover)),
         post("/v1/predict", QUERY, web::to(ask::predict)),
         post("/v1/score", QUERY, web::to(ask::score)),
+        post("/v1/suggest", QUERY, web::to(ask::suggest)),
+        post("/v1/speculate", QUERY, web::to(ask::speculate)),
         post("/v1/explain", QUERY, web::to(ask::explain)),
         get("/v1/models", QUERY, web::to(models::list)),
         post("/v1/models/train", ADMIN, web::to(models::train)),

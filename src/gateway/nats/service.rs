@@ -27,10 +27,12 @@ struct AnswerContext {
 type Answer = fn(&AnswerContext, &Value) -> Result<Value, Refused>;
 
 /// The questions, each with the function that answers it.
-const QUESTIONS: [(&str, Answer); 11] = [
+const QUESTIONS: [(&str, Answer); 13] = [
     ("discover", |context, asked| Ok(json!(context.asker.discover(question(asked)?)?))),
     ("predict", |context, asked| Ok(json!(context.asker.predict(question(asked)?)?))),
     ("score", |context, asked| Ok(json!(context.asker.score(question(asked)?)?))),
+    ("suggest", |context, asked| Ok(json!(context.asker.suggest(question(asked)?)?))),
+    ("speculate", |context, asked| Ok(json!(context.asker.speculate(question(asked)?)?))),
     ("explain", |context, asked| Ok(json!(context.asker.explain(question(asked)?)?))),
     ("models", |context, _| Ok(json!(models(&context.views.current(), None)))),
     ("search_tools", |context, asked| Ok(json!(context.asker.search_tools(question(asked)?)?))),

@@ -1,5 +1,6 @@
 //! The table `parameters` holds the weights and the curvature of the ranker. `thresholds` holds the hits and misses of each outcome.
-//! `predictions`, `open_predictions` and `scores` hold the impressions, those not yet scored, and the scores.
+//! `predictions`, `open_predictions` and `scores` hold the impressions, those not yet scored, and the scores. `plan_feedback` holds the
+//! verdicts about suggested plans.
 
 use arrow_array::builder::{ListBuilder, UInt32Builder};
 use arrow_array::cast::AsArray;
@@ -16,12 +17,14 @@ use crate::core::predict::score::{Impression, ImpressionScores, ScoredImpression
 use crate::core::predict::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind};
 use crate::core::predict::threshold::{Posterior, Thresholds};
 use crate::core::state::State;
+use crate::core::suggest::feedback::{Judged, PlanFeedback};
 
 pub(in super::super) const PARAMETERS: &str = "parameters";
 pub(in super::super) const THRESHOLDS: &str = "thresholds";
 pub(in super::super) const PREDICTIONS: &str = "predictions";
 pub(in super::super) const OPEN_PREDICTIONS: &str = "open_predictions";
 pub(in super::super) const SCORES: &str = "scores";
+pub(in super::super) const PLAN_FEEDBACK: &str = "plan_feedback";
 
 const WEIGHT: &str = "weight";
 const CURVATURE: &str = "curvature";
@@ -181,4 +184,24 @@ pub(in super::super) fn read_scores(
         p_right: p_right.value(row),
     };
     Ok(ImpressionScores::from_rows(read_served(served)?, read_open(open)?, (0..rows.len()).map(scored), total))
+}
+
+pub(super) fn plan_feedback(state: &State) -> Vec<RecordBatch> {
+    let rows = || state.predictor.feedback.iter();
+    let columns = Columns::default()
+        .with("plan", texts(rows().map(|(plan, _)| plan.to_string())))
+        .with("accepted", UInt32Array::from_iter_values(rows().map(|(_, judged)| judged.accepted)))
+        .with("rejected", UInt32Array::from_iter_values(rows().map(|(_, judged)| judged.rejected)))
+        .with("seq", UInt64Array::from_iter_values(rows().map(|(_, judged)| judged.seq.0)));
+    vec![columns.batch()]
+}
+
+pub(in super::super) fn read_plan_feedback(rows: &TableRows) -> Result<PlanFeedback, Unreadable> {
+    let (plans, seqs) = (rows.column::<LargeStringArray>("plan")?, rows.column::<UInt64Array>("seq")?);
+    let (accepted, rejected) = (rows.column::<UInt32Array>("accepted")?, rows.column::<UInt32Array>("rejected")?);
+    let judged = |row: usize| {
+        let judged = Judged { accepted: accepted.value(row), rejected: rejected.value(row), seq: Seq(seqs.value(row)) };
+        Ok((plans.value(row).parse().map_err(|problem| rows.unreadable("plan", problem))?, judged))
+    };
+    Ok(PlanFeedback::from_rows((0..rows.len()).map(judged).collect::<Result<Vec<_>, Unreadable>>()?))
 }

@@ -1,0 +1,169 @@
+//! `suggest`: a plan for an intent, as a DAG of tools with a confidence.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::request::parse_callees;
+use super::{AskError, Asker, checked_limit};
+use crate::core::rank::Index;
+use crate::core::suggest::planner::Planner;
+use crate::core::suggest::{Argument, Missing, SURE_MIN, SuggestedPlan, SuggestedTask, Suggestion};
+
+/// Alternatives in an answer.
+const ALTERNATIVES: usize = 3;
+
+/// A question for a plan.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuggestRequest {
+    pub intent: String,
+    /// The tools and capabilities called already, in order; they are not suggested again.
+    #[serde(default)]
+    pub context: Vec<String>,
+    /// Alternatives at most, 1 to 3.
+    #[serde(alias = "limit")]
+    pub k: Option<usize>,
+}
+
+/// The planner of the newest index that was asked for a plan. It is brought up to date by the first question after a change, while
+/// other questions for plans wait; [`Planner::update`] says what that costs.
+#[derive(Clone, Default)]
+pub(super) struct SharedPlanner(Arc<Mutex<Arc<Planner>>>);
+
+impl SharedPlanner {
+    fn current(&self, index: Arc<Index>) -> Arc<Planner> {
+        // The planner is replaced as a whole, so one that a panic left behind is complete.
+        let mut planner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(planner.index(), &index) {
+            *planner = Arc::new(planner.update(index));
+        }
+        Arc::clone(&planner)
+    }
+}
+
+impl Asker {
+    /// Suggests a plan for an intent, and others that differ from it.
+    pub fn suggest(&self, request: SuggestRequest) -> Result<SuggestAnswer, AskError> {
+        let alternatives = checked_limit(request.k, ALTERNATIVES, ALTERNATIVES)?;
+        let context = parse_callees("context", &request.context)?;
+        self.answer(request.intent, move |asker, index, question| {
+            let measures = asker.measures.current();
+            let planner = asker.planner.current(Arc::clone(index));
+            let suggestion = planner.suggest(measures.adjacency(), &question, &context);
+            Ok(SuggestAnswer::new(suggestion, alternatives))
+        })
+    }
+}
+
+/// The answer to a [`SuggestRequest`].
+#[derive(Clone, Debug, Serialize)]
+pub struct SuggestAnswer {
+    /// The best plan; a guess unless `sure`, missing if nothing fits.
+    plan: Option<PlanDto>,
+    /// Whether the confidence reaches `threshold`.
+    sure: bool,
+    threshold: f64,
+    /// Plans with other tools, the best first.
+    alternatives: Vec<PlanDto>,
+    /// What the plan needs and does not contain.
+    missing: Vec<MissingDto>,
+    /// Capabilities that could be called instead of a part of the plan, the longest first.
+    suggested_capabilities: Vec<String>,
+    /// The last record folded into the state that answered.
+    based_on_seq: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PlanDto {
+    /// Names the plan for `feedback.given`.
+    id: String,
+    tasks: Vec<TaskDto>,
+    /// The expected F1 score of the tools.
+    confidence: f64,
+    /// memory, beam, tools, capability or prerequisites.
+    origin: &'static str,
+    rationale: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct TaskDto {
+    tool: String,
+    /// The probability that the intent needs it.
+    p: f64,
+    /// Positions of the tasks whose output it uses.
+    depends_on: Vec<usize>,
+    /// Tasks of one layer can run side by side.
+    layer: usize,
+    /// Whether past runs mostly called it again with its own output.
+    repeated: bool,
+    arguments: Vec<ArgumentDto>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ArgumentDto {
+    name: String,
+    required: bool,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    value_type: Option<String>,
+    /// The task that supplies the value; missing if the caller has to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fed_by: Option<usize>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct MissingDto {
+    item: String,
+    needed_by: String,
+    /// Whether it could be called: it is known and not removed.
+    callable: bool,
+}
+
+impl SuggestAnswer {
+    fn new(suggestion: Suggestion, alternatives: usize) -> Self {
+        Self {
+            plan: suggestion.best.map(PlanDto::from),
+            sure: suggestion.is_sure,
+            threshold: SURE_MIN,
+            alternatives: suggestion.alternatives.into_iter().take(alternatives).map(PlanDto::from).collect(),
+            missing: suggestion.missing.into_iter().map(MissingDto::from).collect(),
+            suggested_capabilities: suggestion.suggested_capabilities.iter().map(ToString::to_string).collect(),
+            based_on_seq: suggestion.based_on_seq.0,
+        }
+    }
+}
+
+impl From<SuggestedPlan> for PlanDto {
+    fn from(plan: SuggestedPlan) -> Self {
+        let origin = plan.origin.name();
+        let tasks = plan.tasks.into_iter().map(TaskDto::from).collect();
+        Self { id: plan.id.to_string(), tasks, confidence: plan.confidence, origin, rationale: plan.rationale }
+    }
+}
+
+impl From<SuggestedTask> for TaskDto {
+    fn from(task: SuggestedTask) -> Self {
+        Self {
+            tool: task.callee.to_string(),
+            p: task.p,
+            depends_on: task.depends_on,
+            layer: task.layer,
+            repeated: task.is_repeated,
+            arguments: task.arguments.into_iter().map(ArgumentDto::from).collect(),
+        }
+    }
+}
+
+impl From<Argument> for ArgumentDto {
+    fn from(argument: Argument) -> Self {
+        let Argument { name, required, value_type, fed_by } = argument;
+        Self { name, required, value_type, fed_by }
+    }
+}
+
+impl From<Missing> for MissingDto {
+    fn from(missing: Missing) -> Self {
+        let (item, needed_by) = (missing.callee.to_string(), missing.needed_by.to_string());
+        Self { item, needed_by, callable: missing.is_callable }
+    }
+}
