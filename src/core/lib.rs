@@ -4,9 +4,9 @@
 //! records always give the same state. serde appears in `event/`, where bytes become facts, and in `redact/`, which reads carried JSON.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
-//! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,
-//! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
-//! intent), `predict` (the next call).
+//! are admitted), `observed` and `flow` (executions from calls that pass through), `trace` (how an execution becomes one trace),
+//! `live` (which executions wait for a prediction), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts),
+//! `state` (the fold), `rank` (tools and capabilities for an intent), `predict` (the next call).
 
 pub mod hash;
 pub mod id;
@@ -18,15 +18,19 @@ pub mod redact;
 pub mod refusal;
 
 pub mod execution;
+pub mod flow;
 pub mod live;
+pub mod observed;
 pub mod trace;
 
 pub mod capability;
+pub mod glob;
 pub mod graph;
 pub mod memory;
 pub mod template;
 pub mod text;
 pub mod tool;
+pub mod untrusted;
 pub mod vectors;
 
 pub mod digest;
