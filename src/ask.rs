@@ -187,7 +187,7 @@ fn non_zero(vector: Vec<f32>) -> Option<Vec<f32>> {
 
 /// Whether a node is a tool that was not removed.
 fn is_offered(state: &State, node: Node) -> bool {
-    matches!(node.kind(), NodeKind::Tool(position) if !state.tools.at(position).removed)
+    matches!(node.kind(), NodeKind::Tool(position) if state.tools.at(position).is_offered())
 }
 
 /// The wire name of a filter.

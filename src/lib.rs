@@ -42,6 +42,10 @@ pub mod snapshot;
 pub mod ask;
 pub mod publisher;
 
+pub mod upstream;
+
+pub mod execute;
+
 pub mod actors;
 pub mod gateway;
 

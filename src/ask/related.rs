@@ -70,7 +70,7 @@ impl RelatedDto {
     /// `limit` cuts the neighbours of each direction and the mates. Withdrawn tools are not recommended, but shown as neighbours.
     pub(crate) fn new(state: &State, measures: &Measures, node: Node, to: Option<Node>, limit: usize) -> Self {
         let name = |node: Node| state.callee(node).to_string();
-        let offered = |node: Node| matches!(node.kind(), NodeKind::Tool(position) if !state.tools.at(position).removed);
+        let offered = |node: Node| matches!(node.kind(), NodeKind::Tool(position) if state.tools.at(position).is_offered());
         let neighbour = |(node, link): (Node, Link)| NeighbourDto {
             tool: name(node),
             kind: link.kind.name(),

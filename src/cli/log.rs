@@ -125,6 +125,9 @@ fn summary(event: &Event) -> String {
     match event {
         Event::ToolRegistered(event) => event.tool.to_string(),
         Event::ToolRemoved(event) => event.tool.to_string(),
+        Event::ToolQuarantined(event) => event.listed.tool.to_string(),
+        Event::ToolApproved(event) => format!("{}  {}", event.tool, event.definition),
+        Event::ToolOutputInferred(event) => event.tool.to_string(),
         Event::ExecutionStarted(event) => format!("{}  {:?}", event.execution, event.intent),
         Event::StepStarted(event) => format!("{}  {} {}", event.execution, event.step, event.tool),
         Event::StepFinished(event) => format!("{}  {} {} {}", event.execution, event.step, event.tool, outcome(event.success)),

@@ -22,7 +22,8 @@ pub use data::{
     CapabilityDeclared, DeclaredStructure, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven,
     FeedbackTarget, FeedbackVerdict, LogForked, ModelMetric, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack,
     ModelTrained, ModelVersion, Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted, StructureEdge,
-    StructureNode, TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
+    StructureNode, TemplateLoaded, ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined, ToolRegistered,
+    ToolRemoved, TraceCompleted, TraceStep,
 };
 pub use kind::Kind;
 
@@ -75,6 +76,9 @@ pub enum Event {
     ModelParameters(ModelParameters),
     ModelPromoted(ModelPromoted),
     ModelRolledBack(ModelRolledBack),
+    ToolQuarantined(ToolQuarantined),
+    ToolApproved(ToolApproved),
+    ToolOutputInferred(ToolOutputInferred),
 }
 
 impl Event {
@@ -97,6 +101,9 @@ impl Event {
             Self::ModelParameters(_) => Kind::ModelParameters,
             Self::ModelPromoted(_) => Kind::ModelPromoted,
             Self::ModelRolledBack(_) => Kind::ModelRolledBack,
+            Self::ToolQuarantined(_) => Kind::ToolQuarantined,
+            Self::ToolApproved(_) => Kind::ToolApproved,
+            Self::ToolOutputInferred(_) => Kind::ToolOutputInferred,
         }
     }
 
@@ -130,7 +137,10 @@ impl Event {
             | Self::ModelTrained(_)
             | Self::ModelParameters(_)
             | Self::ModelPromoted(_)
-            | Self::ModelRolledBack(_) => None,
+            | Self::ModelRolledBack(_)
+            | Self::ToolQuarantined(_)
+            | Self::ToolApproved(_)
+            | Self::ToolOutputInferred(_) => None,
         }
     }
 }

@@ -27,7 +27,10 @@ pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<
         | Event::ModelTrained(_)
         | Event::ModelParameters(_)
         | Event::ModelPromoted(_)
-        | Event::ModelRolledBack(_) => Ok(()),
+        | Event::ModelRolledBack(_)
+        | Event::ToolQuarantined(_)
+        | Event::ToolApproved(_)
+        | Event::ToolOutputInferred(_) => Ok(()),
     }
 }
 

@@ -61,7 +61,10 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         | Event::ModelTrained(_)
         | Event::ModelParameters(_)
         | Event::ModelPromoted(_)
-        | Event::ModelRolledBack(_) => unreachable!("kinds that are not publishable were refused above"),
+        | Event::ModelRolledBack(_)
+        | Event::ToolQuarantined(_)
+        | Event::ToolApproved(_)
+        | Event::ToolOutputInferred(_) => unreachable!("kinds that are not publishable were refused above"),
     }
     clean::check_ids(record, &limits.redactor)?;
     clean::clean_texts(record, limits);

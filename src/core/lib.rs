@@ -1,12 +1,14 @@
 //! The pure core of pml: the facts, and the state and answers derived from them.
 //!
 //! Pure means no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
-//! records always give the same state. serde appears in `event/`, where bytes become facts, and in `redact/`, which reads carried JSON.
+//! records always give the same state. serde appears in `event/`, where bytes become facts, in `redact/`, which reads carried JSON, and in
+//! `workflow`, whose arguments are JSON.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `observed` and `flow` (executions from calls that pass through), `trace` (how an execution becomes one trace),
 //! `live` (which executions wait for a prediction), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts),
-//! `state` (the fold), `rank` (tools and capabilities for an intent), `predict` (the next call).
+//! `state` (the fold), `rank` (tools and capabilities for an intent), `predict` (the next call), `workflow` (calls to be
+//! made).
 
 pub mod hash;
 pub mod id;
@@ -42,3 +44,5 @@ pub mod predict;
 pub mod rank;
 
 pub mod train;
+
+pub mod workflow;

@@ -34,7 +34,7 @@ pub use rows::Counters;
 /// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
 /// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
 /// digest of a log to this number.
-pub const FOLD: u32 = 2;
+pub const FOLD: u32 = 3;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +99,15 @@ impl State {
         match &record.fact.event {
             Event::ToolRegistered(registration) => self.register_tool(registration),
             Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
+            Event::ToolQuarantined(quarantined) => self.tools.quarantine(quarantined.listed.clone()),
+            Event::ToolApproved(approved) => {
+                if let Some(listed) = self.tools.approve(&approved.tool, &approved.definition) {
+                    self.register_tool(&listed);
+                }
+            }
+            Event::ToolOutputInferred(inferred) => {
+                self.tools.set_inferred_output(&inferred.tool, inferred.output_schema.clone());
+            }
             Event::CapabilityDeclared(declared) => self.declare_capability(declared, seq),
             Event::TemplateLoaded(template) => self.load_template(template),
             Event::EmbeddingComputed(embedding) => self.apply_embedding(embedding),

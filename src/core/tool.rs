@@ -7,7 +7,7 @@ use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, OrdMap, Vector};
 
 use super::digest::{DigestWriter, Digestible};
-use super::event::{ToolRegistered, TraceStep};
+use super::event::{Json, ToolRegistered, TraceStep};
 use super::hash::PrecomputedHash;
 use super::id::ToolId;
 use super::text::searchable_text;
@@ -19,8 +19,12 @@ pub struct Tool {
     pub id: ToolId,
     /// Name, description and schemas as registered; `None` for a stub.
     pub registration: Option<Arc<ToolRegistered>>,
-    /// Removed by its server. What was learnt with it is kept.
+    /// Removed by its server, or switched off. What was learnt with it is kept.
     pub removed: bool,
+    /// The definition that its server lists instead of the known one; while there is one, the tool is in quarantine.
+    pub listed: Option<Arc<ToolRegistered>>,
+    /// JSON Schema of what it answered so far, if its registration has none.
+    pub inferred_output: Option<Json>,
     pub calls: u64,
     pub successes: u64,
     /// Sum over the calls that reported a duration.
@@ -40,6 +44,22 @@ impl Tool {
     /// The text it is searched by; `None` for a stub.
     pub fn text(&self) -> Option<String> {
         self.registration.as_ref().map(|registration| searchable_text(&registration.name, &registration.description))
+    }
+
+    /// Whether it may be found, predicted and called: neither removed nor in quarantine.
+    pub fn is_offered(&self) -> bool {
+        !self.removed && self.listed.is_none()
+    }
+
+    /// JSON Schema of its arguments.
+    pub fn input_schema(&self) -> Option<&Json> {
+        self.registration.as_ref()?.input_schema.as_ref()
+    }
+
+    /// JSON Schema of its result: the registered one, else the inferred one.
+    pub fn output_schema(&self) -> Option<&Json> {
+        let registered = self.registration.as_ref().and_then(|registration| registration.output_schema.as_ref());
+        registered.or(self.inferred_output.as_ref())
     }
 
     pub fn is_stub(&self) -> bool {
@@ -70,6 +90,8 @@ impl Tools {
             id: id.clone(),
             registration: None,
             removed: false,
+            listed: None,
+            inferred_output: None,
             calls: 0,
             successes: 0,
             duration_total_ms: 0,
@@ -90,6 +112,31 @@ impl Tools {
         if let Some(position) = self.position(id) {
             self.at_mut(position).removed = true;
         }
+    }
+
+    /// Puts a tool into quarantine: its server lists another definition.
+    pub fn quarantine(&mut self, listed: ToolRegistered) {
+        let position = self.intern(&listed.tool);
+        self.at_mut(position).listed = Some(Arc::new(listed));
+    }
+
+    /// Ends the quarantine of a tool if the approved definition is the listed or the known one. Returns the listed one if it is that,
+    /// to be registered.
+    pub fn approve(&mut self, id: &ToolId, definition: &str) -> Option<ToolRegistered> {
+        let position = self.position(id)?;
+        let tool = self.at(position);
+        let is_approved = |known: &Option<Arc<ToolRegistered>>| known.as_ref().is_some_and(|known| known.definition() == definition);
+        let (listed, known) = (is_approved(&tool.listed), is_approved(&tool.registration));
+        if !listed && !known {
+            return None;
+        }
+        let ended = self.at_mut(position).listed.take();
+        ended.filter(|_| listed).map(Arc::unwrap_or_clone)
+    }
+
+    pub fn set_inferred_output(&mut self, id: &ToolId, schema: Json) {
+        let position = self.intern(id);
+        self.at_mut(position).inferred_output = Some(schema);
     }
 
     /// Counts a step that called the tool, in a run that ended at `at`.
@@ -159,6 +206,12 @@ impl Digestible for Tools {
             writer.u64(tool.calls).u64(tool.successes).u64(tool.duration_total_ms).u64(tool.timed_calls);
             writer.optional(tool.last_used, |writer, at| {
                 writer.i64(at.micros());
+            });
+            writer.optional(tool.inferred_output.as_ref(), |writer, json| {
+                writer.text(json.as_str());
+            });
+            writer.optional(tool.listed.as_ref(), |writer, listed| {
+                writer.text(&listed.definition());
             });
             writer.optional(tool.registration.as_ref(), |writer, registration| {
                 writer.text(&registration.name).text(&registration.description);

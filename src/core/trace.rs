@@ -60,7 +60,10 @@ impl Executions {
             | Event::ModelTrained(_)
             | Event::ModelParameters(_)
             | Event::ModelPromoted(_)
-            | Event::ModelRolledBack(_) => true,
+            | Event::ModelRolledBack(_)
+        | Event::ToolQuarantined(_)
+        | Event::ToolApproved(_)
+        | Event::ToolOutputInferred(_) => true,
         }
     }
 

@@ -74,7 +74,7 @@ impl Diff {
 fn tools(state: &State) -> BTreeMap<String, ToolSummary> {
     let summaries = state.tools.iter().map(|tool| {
         let description = tool.registration.as_ref().map(|registration| registration.description.clone());
-        let offered = !tool.is_stub() && !tool.removed;
+        let offered = !tool.is_stub() && tool.is_offered();
         (tool.id.to_string(), ToolSummary { offered, description, calls: tool.calls, successes: tool.successes })
     });
     summaries.collect()

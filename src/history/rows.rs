@@ -207,6 +207,12 @@ impl<'a> Members<'a> {
                 members.name = Some(&event.name);
             }
             Event::ToolRemoved(event) => members.tool = Some(event.tool.as_str().into()),
+            Event::ToolQuarantined(event) => {
+                members.tool = Some(event.listed.tool.as_str().into());
+                members.name = Some(&event.listed.name);
+            }
+            Event::ToolApproved(event) => members.tool = Some(event.tool.as_str().into()),
+            Event::ToolOutputInferred(event) => members.tool = Some(event.tool.as_str().into()),
             Event::ExecutionStarted(event) => {
                 members.session = event.session.as_ref().map(SessionId::as_str);
                 members.agent = event.agent.as_deref();

@@ -4,8 +4,9 @@
 //! The log is made here, from whole numbers, so that it is the same on every machine.
 
 use pml::core::event::{
-    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Kind, LogForked, ModelMetric, ModelPart, ModelRolledBack,
-    ModelTrained, ModelVersion, StructureEdge, StructureNode, ToolAnnotations, ToolRegistered,
+    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Json, Kind, LogForked, ModelMetric, ModelPart, ModelRolledBack,
+    ModelTrained, ModelVersion, StructureEdge, StructureNode, ToolAnnotations, ToolApproved, ToolOutputInferred,
+    ToolQuarantined, ToolRegistered,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{Callee, ExecutionId, Seq};
@@ -188,10 +189,26 @@ fn history() -> History {
     let abandoned = history.state.executions.get(&stray).unwrap().complete(&stray, true);
     history.append(Event::TraceCompleted(abandoned));
     history.append(Event::LogForked(LogForked { parent_seq: Seq(7), parent_digest: "d".to_owned(), settings: Vec::new() }));
+    quarantine(&mut history);
     // Another embedding model takes over.
     embed(&mut history, "new");
     train(&mut history);
     history
+}
+
+/// Tools change their definitions: one change is approved, one is withdrawn, one waits; and what a tool answers is inferred.
+fn quarantine(history: &mut History) {
+    for number in 0..3 {
+        let Event::ToolRegistered(known) = described(number) else { unreachable!("described is a registration") };
+        let listed = ToolRegistered { description: format!("{}, changed", known.description), ..known.clone() };
+        let approved = [Some(listed.definition()), Some(known.definition()), None];
+        history.append(Event::ToolQuarantined(ToolQuarantined { listed }));
+        if let Some(definition) = approved[number].clone() {
+            history.append(Event::ToolApproved(ToolApproved { tool: known.tool.clone(), definition }));
+        }
+        let output_schema = Json::from_valid(r#"{"type":"string"}"#);
+        history.append(Event::ToolOutputInferred(ToolOutputInferred { tool: known.tool, output_schema }));
+    }
 }
 
 /// A version of the ranker is trained and serves, then another, which is rolled back.

@@ -102,6 +102,9 @@ for_every_kind!(
     ModelParameters,
     ModelPromoted,
     ModelRolledBack,
+    ToolQuarantined,
+    ToolApproved,
+    ToolOutputInferred,
 );
 
 /// Reads the data of any readable version; old versions are upcast.

@@ -1,5 +1,7 @@
 //! The data of each kind of event, in domain types.
 
+mod tool;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,34 +10,7 @@ use super::Json;
 use crate::graph::edge::EdgeKind;
 use crate::id::{Callee, ExecutionId, RecordId, Seq, SessionId, StepId, ToolId};
 use crate::time::Timestamp;
-
-/// MCP's hints about a tool's behaviour; each is optional.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolAnnotations {
-    pub title: Option<String>,
-    pub read_only: Option<bool>,
-    pub destructive: Option<bool>,
-    pub idempotent: Option<bool>,
-    pub open_world: Option<bool>,
-}
-
-/// A tool exists, or its description changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolRegistered {
-    pub tool: ToolId,
-    /// The display name; often the second half of the id.
-    pub name: String,
-    pub description: String,
-    pub input_schema: Option<Json>,
-    pub output_schema: Option<Json>,
-    pub annotations: Option<ToolAnnotations>,
-}
-
-/// A tool no longer exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolRemoved {
-    pub tool: ToolId,
-}
+pub use tool::{ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined, ToolRegistered, ToolRemoved};
 
 /// An agent began to work towards an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]

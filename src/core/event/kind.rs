@@ -29,10 +29,13 @@ pub enum Kind {
     ModelParameters = 15,
     ModelPromoted = 16,
     ModelRolledBack = 17,
+    ToolQuarantined = 18,
+    ToolApproved = 19,
+    ToolOutputInferred = 20,
 }
 
 impl Kind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::ToolRegistered,
         Self::ToolRemoved,
         Self::ExecutionStarted,
@@ -50,6 +53,9 @@ impl Kind {
         Self::ModelParameters,
         Self::ModelPromoted,
         Self::ModelRolledBack,
+        Self::ToolQuarantined,
+        Self::ToolApproved,
+        Self::ToolOutputInferred,
     ];
 
     /// The name on the wire, without [`TYPE_PREFIX`].
@@ -72,6 +78,9 @@ impl Kind {
             Self::ModelParameters => "model.parameters",
             Self::ModelPromoted => "model.promoted",
             Self::ModelRolledBack => "model.rolled_back",
+            Self::ToolQuarantined => "tool.quarantined",
+            Self::ToolApproved => "tool.approved",
+            Self::ToolOutputInferred => "tool.output_inferred",
         }
     }
 
@@ -108,7 +117,10 @@ impl Kind {
             | Self::ModelTrained
             | Self::ModelParameters
             | Self::ModelPromoted
-            | Self::ModelRolledBack => false,
+            | Self::ModelRolledBack
+            | Self::ToolQuarantined
+            | Self::ToolApproved
+            | Self::ToolOutputInferred => false,
         }
     }
 

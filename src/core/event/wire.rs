@@ -70,6 +70,33 @@ pub(crate) struct ToolRemoved<'a> {
     pub(crate) tool: WireText<'a>,
 }
 
+/// A server lists a tool with another definition than the known one, which is the data. The tool is not offered until it is approved.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct ToolQuarantined<'a>(#[serde(borrow)] pub(crate) ToolRegistered<'a>);
+
+/// A person approved a definition of a tool in quarantine, or its server lists the known definition again.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolApproved<'a> {
+    #[serde(borrow)]
+    pub(crate) tool: WireText<'a>,
+    /// Hash of the approved definition, 32 hexadecimal digits.
+    #[serde(borrow)]
+    pub(crate) definition: WireText<'a>,
+}
+
+/// What a tool answers, as far as its answers so far show.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolOutputInferred<'a> {
+    #[serde(borrow)]
+    pub(crate) tool: WireText<'a>,
+    /// JSON Schema with types and names of members; no values.
+    #[serde(borrow)]
+    pub(crate) output_schema: JsonText<'a>,
+}
+
 /// An agent begins to work towards an intent.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -38,7 +38,7 @@ impl ColdEdges {
     pub fn compute(state: &State, settings: ColdStart, vectors: &[Option<&[f32]>], previous: Option<&Self>) -> Self {
         let offered = |position: &u32| {
             let tool = state.tools.at(*position);
-            !tool.is_stub() && !tool.removed
+            !tool.is_stub() && tool.is_offered()
         };
         let tools: Vec<u32> = state.tools.positions().filter(offered).collect();
         let vectors: Vec<Option<&[f32]>> = if settings.similar_edges {

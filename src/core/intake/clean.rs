@@ -55,7 +55,10 @@ pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
         | Event::ModelTrained(_)
         | Event::ModelParameters(_)
         | Event::ModelPromoted(_)
-        | Event::ModelRolledBack(_) => {}
+        | Event::ModelRolledBack(_)
+        | Event::ToolQuarantined(_)
+        | Event::ToolApproved(_)
+        | Event::ToolOutputInferred(_) => {}
     }
 }
 

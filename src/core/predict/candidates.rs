@@ -78,7 +78,7 @@ pub fn collect(state: &State, evidence: &Evidence, chances: &Chances<'_>, next: 
 
 fn is_offered(state: &State, node: Node) -> bool {
     match node.kind() {
-        NodeKind::Tool(position) => !state.tools.at(position).removed,
+        NodeKind::Tool(position) => state.tools.at(position).is_offered(),
         NodeKind::Capability(_) => true,
     }
 }

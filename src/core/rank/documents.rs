@@ -60,7 +60,7 @@ impl Documents {
         }
         for position in 0..self.tools.len() {
             let tool = state.tools.at(u32::try_from(position).expect("as above"));
-            self.set_text(self.tools[position], Some(tool).filter(|tool| !tool.removed).and_then(Tool::text));
+            self.set_text(self.tools[position], Some(tool).filter(|tool| tool.is_offered()).and_then(Tool::text));
         }
         for position in 0..self.capabilities.len() {
             let capability = state.capabilities.at(u32::try_from(position).expect("as above"));
@@ -157,7 +157,7 @@ impl Documents {
 
 fn usable_rate(state: &State, node: Node) -> Option<f64> {
     let usable = match node.kind() {
-        NodeKind::Tool(position) => !state.tools.at(position).removed,
+        NodeKind::Tool(position) => state.tools.at(position).is_offered(),
         NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
     };
     usable.then(|| reliability::success_rate(state, node))

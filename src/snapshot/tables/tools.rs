@@ -6,7 +6,7 @@ use arrow_array::{Array, BooleanArray, LargeStringArray, RecordBatch, TimestampM
 
 use super::super::columns::{Columns, TableRows, optional_texts, optional_times, text_at, texts, time_at};
 use super::super::error::Unreadable;
-use crate::core::event::{Json, ToolAnnotations, ToolRegistered};
+use crate::core::event::{Event, Json, Kind, ToolAnnotations, ToolRegistered, codec};
 use crate::core::graph::Node;
 use crate::core::state::State;
 use crate::core::tool::{Tool, Tools};
@@ -38,6 +38,8 @@ pub(super) fn tools(state: &State) -> Vec<RecordBatch> {
         .with_optional("idempotent", hint(|hints| hints.idempotent))
         .with_optional("open_world", hint(|hints| hints.open_world))
         .with("removed", rows().map(|tool| Some(tool.removed)).collect::<BooleanArray>())
+        .with_optional("quarantined_as", optional_texts(rows().map(|tool| tool.listed.as_deref().map(definition_json))))
+        .with_optional("inferred_output", optional_texts(rows().map(|tool| tool.inferred_output.as_ref().map(Json::as_str))))
         .with("calls", count(|tool| tool.calls))
         .with("successes", count(|tool| tool.successes))
         .with("duration_total_ms", count(|tool| tool.duration_total_ms))
@@ -54,6 +56,7 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
     let (input, output, titles) = (text("input_schema")?, text("output_schema")?, text("title")?);
     let (annotated, removed) = (flag("annotated")?, flag("removed")?);
     let hints = [flag("read_only")?, flag("destructive")?, flag("idempotent")?, flag("open_world")?];
+    let (listed, inferred) = (text("quarantined_as")?, text("inferred_output")?);
     let (calls, successes) = (count("calls")?, count("successes")?);
     let (durations, timed) = (count("duration_total_ms")?, count("timed_calls")?);
     let last_used = rows.column::<TimestampMicrosecondArray>("last_used")?;
@@ -78,6 +81,8 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
             id,
             registration: registration.map(Arc::new),
             removed: removed.value(row),
+            listed: text_at(listed, row).map(read_definition).transpose()?.map(Arc::new),
+            inferred_output: json(inferred, row),
             calls: calls.value(row),
             successes: successes.value(row),
             duration_total_ms: durations.value(row),
@@ -87,4 +92,19 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
     };
     let tools: Vec<Tool> = (0..rows.len()).map(tool).collect::<Result<_, Unreadable>>()?;
     Ok(Tools::from_rows(tools))
+}
+
+/// A definition as JSON, in the form of the data of `tool.registered`.
+fn definition_json(definition: &ToolRegistered) -> String {
+    let mut json = Vec::new();
+    codec::write_json(&Event::ToolRegistered(definition.clone()), &mut json);
+    String::from_utf8(json).expect("JSON is text")
+}
+
+fn read_definition(json: &str) -> Result<ToolRegistered, Unreadable> {
+    let kind = Kind::ToolRegistered;
+    match codec::from_json(kind, kind.version(), json) {
+        Ok(Event::ToolRegistered(definition)) => Ok(definition),
+        Ok(_) | Err(_) => Err(Unreadable { table: TOOLS, column: "quarantined_as", problem: "holds no definition of a tool".to_owned() }),
+    }
 }

@@ -76,6 +76,49 @@ impl TryFrom<wire::ToolRemoved<'_>> for domain::ToolRemoved {
     }
 }
 
+impl<'a> From<&'a domain::ToolQuarantined> for wire::ToolQuarantined<'a> {
+    fn from(event: &'a domain::ToolQuarantined) -> Self {
+        Self((&event.listed).into())
+    }
+}
+
+impl TryFrom<wire::ToolQuarantined<'_>> for domain::ToolQuarantined {
+    type Error = Refusal;
+
+    fn try_from(wire: wire::ToolQuarantined<'_>) -> Result<Self, Refusal> {
+        Ok(Self { listed: wire.0.try_into()? })
+    }
+}
+
+impl<'a> From<&'a domain::ToolApproved> for wire::ToolApproved<'a> {
+    fn from(event: &'a domain::ToolApproved) -> Self {
+        Self { tool: text!(event.tool), definition: text!(event.definition) }
+    }
+}
+
+impl TryFrom<wire::ToolApproved<'_>> for domain::ToolApproved {
+    type Error = Refusal;
+
+    fn try_from(wire: wire::ToolApproved<'_>) -> Result<Self, Refusal> {
+        Ok(Self { tool: parse("tool", &wire.tool)?, definition: wire.definition.into_owned() })
+    }
+}
+
+impl<'a> From<&'a domain::ToolOutputInferred> for wire::ToolOutputInferred<'a> {
+    fn from(event: &'a domain::ToolOutputInferred) -> Self {
+        Self { tool: text!(event.tool), output_schema: wire::JsonText(text!(event.output_schema)) }
+    }
+}
+
+impl TryFrom<wire::ToolOutputInferred<'_>> for domain::ToolOutputInferred {
+    type Error = Refusal;
+
+    fn try_from(wire: wire::ToolOutputInferred<'_>) -> Result<Self, Refusal> {
+        let output_schema = crate::event::Json::from_valid(wire.output_schema.0.into_owned());
+        Ok(Self { tool: parse("tool", &wire.tool)?, output_schema })
+    }
+}
+
 impl<'a> From<&'a domain::CapabilityDeclared> for wire::CapabilityDeclared<'a> {
     fn from(event: &'a domain::CapabilityDeclared) -> Self {
         let node = |node: &'a domain::StructureNode| wire::StructureNode { id: text!(node.id), tool: node.callee.text() };
