@@ -26,6 +26,7 @@ mod fork;
 mod import;
 mod key;
 mod log;
+mod mcp;
 mod model;
 mod outcome;
 mod output;
@@ -73,6 +74,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or con
 enum Command {
     /// Run the server: embedded log, HTTP on a loopback address
     Serve(serve::Arguments),
+    /// Serve the Model Context Protocol on standard input and output
+    Mcp(mcp::Arguments),
     /// Learn from traces shipped with the program and serve what was learnt
     Demo(demo::Arguments),
     /// Publish events from a file, from standard input or from flags
@@ -168,6 +171,7 @@ pub fn main() -> ExitCode {
 fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -> Outcome {
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
+        Command::Mcp(arguments) => on_actors(mcp::run(arguments, config)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
         Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),

@@ -6,6 +6,9 @@ use crate::core::redact::Redactor;
 /// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
 const LEASE_MS_MIN: u64 = 500;
 
+/// Least `mcp.answer_bytes_max`.
+const ANSWER_BYTES_MIN: usize = 1_024;
+
 impl Config {
     /// Returns the first setting that cannot work, by its key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
@@ -31,6 +34,7 @@ impl Config {
             ("prediction.ranked_max", self.prediction.ranked_max),
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),
+            ("mcp.sessions_max", self.mcp.sessions_max),
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
@@ -38,6 +42,7 @@ impl Config {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
         self.validate_trainer()?;
+        self.validate_mcp()?;
         if self.http.body_timeout_ms == 0 {
             let problem = "must be at least 1: no body could arrive in time".to_owned();
             return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
@@ -73,6 +78,24 @@ impl Config {
         }
         Ok(())
     }
+
+    fn validate_mcp(&self) -> Result<(), ConfigError> {
+        let mcp = &self.mcp;
+        if mcp.session_idle_s == 0 || mcp.execution_idle_ms == 0 {
+            let key = if mcp.session_idle_s == 0 { "mcp.session_idle_s" } else { "mcp.execution_idle_ms" };
+            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
+        }
+        if mcp.answer_bytes_max < ANSWER_BYTES_MIN {
+            let problem = format!("must be at least {ANSWER_BYTES_MIN}: an answer would hold next to nothing");
+            return Err(ConfigError::Value { key: "mcp.answer_bytes_max", problem });
+        }
+        if mcp.allowed_hosts.iter().any(|host| host == "*") && self.http.keys.is_empty() {
+            let problem = "allows every host, which needs API keys; make one with `pml key` first".to_owned();
+            return Err(ConfigError::Value { key: "mcp.allowed_hosts", problem });
+        }
+        Ok(())
+    }
+
     fn validate_trainer(&self) -> Result<(), ConfigError> {
         let trainer = &self.trainer;
         let positive = [

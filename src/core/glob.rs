@@ -55,7 +55,9 @@ mod tests {
 
     #[test]
     fn others_do_not_match() {
-        for (pattern, name) in [("", "a"), ("fs:*", "gs:read"), ("a?", "a"), ("a*b", "abc"), ("read", "read_file"), ("*x*", "abc")] {
+        for (pattern, name) in
+            [("", "a"), ("fs:*", "gs:read"), ("a?", "a"), ("a*b", "abc"), ("read", "read_file"), ("*x*", "abc")]
+        {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
     }

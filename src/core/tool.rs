@@ -125,7 +125,8 @@ impl Tools {
     pub fn approve(&mut self, id: &ToolId, definition: &str) -> Option<ToolRegistered> {
         let position = self.position(id)?;
         let tool = self.at(position);
-        let is_approved = |known: &Option<Arc<ToolRegistered>>| known.as_ref().is_some_and(|known| known.definition() == definition);
+        let is_approved =
+            |known: &Option<Arc<ToolRegistered>>| known.as_ref().is_some_and(|known| known.definition() == definition);
         let (listed, known) = (is_approved(&tool.listed), is_approved(&tool.registration));
         if !listed && !known {
             return None;

@@ -61,9 +61,9 @@ impl Executions {
             | Event::ModelParameters(_)
             | Event::ModelPromoted(_)
             | Event::ModelRolledBack(_)
-        | Event::ToolQuarantined(_)
-        | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => true,
+            | Event::ToolQuarantined(_)
+            | Event::ToolApproved(_)
+            | Event::ToolOutputInferred(_) => true,
         }
     }
 

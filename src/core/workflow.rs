@@ -85,8 +85,7 @@ struct WrittenWorkflow {
 impl Workflow {
     /// Reads `{"tasks": [...]}`.
     pub fn from_json(json: &Value, tasks_max: usize) -> Result<Self, WorkflowError> {
-        let written =
-            WrittenWorkflow::deserialize(json).map_err(|error| WorkflowError::Malformed(error.to_string()))?;
+        let written = WrittenWorkflow::deserialize(json).map_err(|error| WorkflowError::Malformed(error.to_string()))?;
         if written.tasks.len() > tasks_max {
             return Err(WorkflowError::TooManyTasks { count: written.tasks.len(), max: tasks_max });
         }
@@ -216,11 +215,10 @@ mod tests {
 
     #[test]
     fn tasks_stand_in_the_first_layer_after_their_dependencies() {
-        check(json!([task("a", &[]), task("c", &["a", "b"]), task("b", &["a"]), task("d", &["a", "a"])]), Ok(vec![
-            vec!["a"],
-            vec!["b", "d"],
-            vec!["c"],
-        ]));
+        check(
+            json!([task("a", &[]), task("c", &["a", "b"]), task("b", &["a"]), task("d", &["a", "a"])]),
+            Ok(vec![vec!["a"], vec!["b", "d"], vec!["c"]]),
+        );
     }
 
     #[test]
@@ -237,7 +235,10 @@ mod tests {
         check(json!([task("a", &[]), task("a", &[])]), Err("task 'a': another task has the same id"));
         check(json!([task("a", &["x"])]), Err("task 'a': depends on 'x', which is no task of the workflow"));
         check(json!([{"id": "a", "tool": "t"}]), Err("task 1: tool 't' names no server; write server:name"));
-        check(json!([{"id": "a b", "tool": "s:t"}]), Err("task 1: id 'a b' contains ' '; ids are printable ASCII without spaces"));
+        check(
+            json!([{"id": "a b", "tool": "s:t"}]),
+            Err("task 1: id 'a b' contains ' '; ids are printable ASCII without spaces"),
+        );
         check(json!([{"id": "a", "tool": "s:t", "retries": 99}]), Err("task 1: retries is 99, the limit is 10"));
         check(
             json!([{"id": "a", "tool": "s:t", "arguments": {"x": "$OUTPUT[b]"}}]),
@@ -251,7 +252,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let tasks = json!({"tasks": [task("a", &[]), {"id": "b", "tool": "s:t", "arguments": {"x": "$OUTPUT[a]"}, "retries": 2}]});
+        let tasks =
+            json!({"tasks": [task("a", &[]), {"id": "b", "tool": "s:t", "arguments": {"x": "$OUTPUT[a]"}, "retries": 2}]});
         let workflow = Workflow::from_json(&tasks, 9).unwrap();
         assert_eq!(Workflow::from_json(&workflow.to_json(), 9), Ok(workflow));
     }

@@ -4,9 +4,9 @@
 //! The log is made here, from whole numbers, so that it is the same on every machine.
 
 use pml::core::event::{
-    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Json, Kind, LogForked, ModelMetric, ModelPart, ModelRolledBack,
-    ModelTrained, ModelVersion, StructureEdge, StructureNode, ToolAnnotations, ToolApproved, ToolOutputInferred,
-    ToolQuarantined, ToolRegistered,
+    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Json, Kind, LogForked, ModelMetric, ModelPart,
+    ModelRolledBack, ModelTrained, ModelVersion, StructureEdge, StructureNode, ToolAnnotations, ToolApproved,
+    ToolOutputInferred, ToolQuarantined, ToolRegistered,
 };
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{Callee, ExecutionId, Seq};

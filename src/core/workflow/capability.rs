@@ -73,7 +73,8 @@ pub fn workflow(state: &State, capability: &Capability, arguments: &Map<String, 
     let (mut tasks, mut missing) = (Vec::new(), Vec::new());
     for (at, tool) in tools.iter().enumerate() {
         let needs = || structure.flow.iter().filter(|(_, to)| usize::from(*to) == at).map(|(from, _)| usize::from(*from));
-        let sources = needs().map(|from| (task_id(from), property_names(state.tools.get(tools[from]).and_then(Tool::output_schema))));
+        let sources =
+            needs().map(|from| (task_id(from), property_names(state.tools.get(tools[from]).and_then(Tool::output_schema))));
         let call = Call { id: task_id(at), tool, schema: parsed(state.tools.get(tool).and_then(Tool::input_schema)) };
         let (filled, names) = call.fill(arguments, &sources.collect::<Vec<_>>());
         if !names.is_empty() {

@@ -89,7 +89,8 @@ mod tests {
     /// a -> b -> c, and d alone.
     fn chain_and_one() -> Workflow {
         let task = |id: &str, on: &[&str]| json!({"id": id, "tool": "s:t", "depends_on": on});
-        Workflow::from_json(&json!({"tasks": [task("a", &[]), task("b", &["a"]), task("c", &["b"]), task("d", &[])]}), 9).unwrap()
+        Workflow::from_json(&json!({"tasks": [task("a", &[]), task("b", &["a"]), task("c", &["b"]), task("d", &[])]}), 9)
+            .unwrap()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use actix_web::middleware::from_fn;
 use actix_web::{Route, web};
 
 use super::auth::{self, Access};
-use super::{ask, backup, dead, error, models, openapi, predictions, publish, read, related, snapshots, stream};
+use super::{ask, backup, dead, error, mcp, models, openapi, predictions, publish, read, related, snapshots, stream};
 use crate::config::Scope;
 
 const OPEN: Access = Access::Open;
@@ -51,6 +51,11 @@ pub(super) fn table() -> Vec<RouteEntry> {
         get("/v1/backup", ADMIN, web::to(backup::get)),
         get("/v1/dead", ADMIN, web::to(dead::list)),
         post("/v1/dead/redrive", ADMIN, web::to(dead::redrive)),
+        // The tools check the scopes that they need beyond this one.
+        post("/mcp", QUERY, web::to(mcp::streamable)),
+        get("/mcp", QUERY, web::to(mcp::streamable)),
+        entry(Method::DELETE, "/mcp", QUERY, web::to(mcp::streamable)),
+        post("/message", QUERY, web::to(mcp::message)),
         get("/healthz", OPEN, web::to(read::healthz)),
         get("/readyz", OPEN, web::to(read::readyz)),
         get("/metrics", QUERY, web::to(read::metrics)),
