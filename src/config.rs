@@ -64,6 +64,8 @@ pub struct Config {
     pub graph: Graph,
     pub templates: Templates,
     pub snapshots: Snapshots,
+    pub upstream: Upstream,
+    pub execute: Execute,
     pub nats: Nats,
 }
 
@@ -96,6 +98,8 @@ pub struct ApiKey {
 pub enum Scope {
     Publish,
     Query,
+    /// Calls tools of upstream servers and runs workflows.
+    Execute,
     Admin,
 }
 
@@ -104,6 +108,7 @@ impl Scope {
         match self {
             Self::Publish => "publish",
             Self::Query => "query",
+            Self::Execute => "execute",
             Self::Admin => "admin",
         }
     }
@@ -275,6 +280,42 @@ pub struct Snapshots {
     /// The environment variables of object stores: those that begin with one of [`OBJECT_STORE_VARIABLES`].
     #[serde(skip)]
     pub environment: Vec<(String, Secret)>,
+}
+
+/// Settings of the MCP servers whose tools are called.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    pub file: PathBuf,
+    pub connect_timeout_ms: u64,
+    pub call_timeout_ms: u64,
+    pub concurrency: usize,
+    pub waiting_max: usize,
+    pub message_bytes_max: usize,
+    pub tools_max: usize,
+    pub reconnect_ms_max: u64,
+}
+
+/// Settings of the execution of workflows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Execute {
+    pub approval: Approval,
+    pub runs_max: usize,
+    pub parallel_max: usize,
+    pub results_bytes_max: usize,
+    pub results_keep_s: u64,
+}
+
+/// Which calls of a workflow need approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// Those of tools that say that they may destroy something.
+    Destructive,
+    /// All but those of tools that say that they only read.
+    Writes,
+    Never,
 }
 
 /// Settings of the connection to NATS.

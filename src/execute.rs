@@ -1,165 +1,348 @@
 //! The execution of workflows: [`Runner`] is the handle with which gateways start, follow and end runs.
 //!
-//! A run calls the tools of a workflow (`core::workflow`) as soon as their dependencies have finished, records every step as an event,
-//! and keeps results for a while. A run that waits for approval or was interrupted by the end of its process is kept in a file of the
-//! data directory and goes on from its first unfinished task.
+//! A run calls the tools of a workflow (`core::workflow`) as soon as their dependencies have succeeded (`drive`, `call`), records every step
+//! as an event (`events`), and keeps results for a while (`shelf`). A run that waits for approval, failed, or was interrupted by the end of
+//! its process is kept in a file of the data directory (`journal`) and can go on from its first unfinished task.
 
+mod call;
+mod drive;
+pub mod dto;
+mod events;
+mod journal;
+mod run;
+mod shelf;
+mod status;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::clock::{Clock, entropy};
+use crate::config::{self, Approval};
+use crate::core::event::ToolRegistered;
 use crate::core::id::{ExecutionId, SessionId, StepId, ToolId};
-use crate::core::workflow::{Workflow, WorkflowError};
-use crate::upstream::CallError;
+use crate::core::shape::Shape;
+use crate::core::workflow::Workflow;
+use crate::log::SharedLog;
+use crate::recorder::Recorder;
+use crate::upstream::Upstreams;
+use crate::views::Views;
+use journal::Journal;
+use run::{Run, RunParts};
+use shelf::Shelf;
+pub use status::{ResultPage, RunError, RunState, RunStatus, TaskState, TaskStatus};
 
 /// How a run is started.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// What the run is for, in words. Without it, the run is not learnt from as an intent of its own: the tools' names stand in.
+    /// What the run is for, in words. Without it, the names of the tools stand in.
     pub intent: Option<String>,
     pub session: Option<SessionId>,
     pub agent: Option<String>,
     /// Approves the calls of this run beforehand.
     pub approved: bool,
-    /// An earlier run: its finished tasks with the same id and tool are taken over instead of called (resume, replan).
+    /// An earlier run: its finished tasks with the same id, tool and arguments are taken over instead of called (resume, replan).
     pub reuse: Option<ExecutionId>,
 }
 
-/// The state of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunState {
-    Running,
-    /// Nothing runs until somebody continues with the token; `tasks` need the approval.
-    ApprovalRequired { token: String, tasks: Vec<StepId> },
-    Succeeded,
-    /// At least one task failed; those that did not depend on it were run.
-    Failed,
-    Aborted,
-    /// Its process ended; it can be resumed.
-    Interrupted,
+/// What the runner is built on.
+pub(crate) struct RunnerParts {
+    pub(crate) settings: config::Execute,
+    pub(crate) upstreams: Upstreams,
+    pub(crate) recorder: Recorder,
+    pub(crate) views: Views,
+    pub(crate) log: SharedLog,
+    pub(crate) clock: Clock,
+    /// Where journals are kept.
+    pub(crate) directory: PathBuf,
 }
 
-/// The state of one task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskState {
-    Waiting,
-    Running,
-    Succeeded,
-    Failed { kind: String, problem: String },
-    /// Not run, because a task it depends on failed, or the run was aborted.
-    Skipped,
-}
-
-/// One task of a run.
-#[derive(Clone, Debug)]
-pub struct TaskStatus {
-    pub task: StepId,
-    pub tool: ToolId,
-    pub depends_on: Vec<StepId>,
-    pub state: TaskState,
-    pub attempts: u32,
-    pub duration_ms: Option<u64>,
-    /// Bytes of the result as JSON.
-    pub result_bytes: Option<usize>,
-}
-
-/// A run as it is at the moment.
-#[derive(Clone, Debug)]
-pub struct RunStatus {
-    pub run: ExecutionId,
-    pub intent: String,
-    pub state: RunState,
-    /// In the order of the workflow.
-    pub tasks: Vec<TaskStatus>,
-}
-
-/// Why a run could not be started, continued or found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Workflow(#[from] WorkflowError),
-    #[error("task '{task}': {source}")]
-    Tool { task: StepId, source: CallError },
-    #[error("no run '{0}' is kept; `pml executions show {0}` shows what the log holds of it")]
-    UnknownRun(ExecutionId),
-    #[error("no run waits for this approval: the token is wrong, was used, or the run has ended")]
-    UnknownToken,
-    #[error("run '{0}' is still under way")]
-    UnderWay(ExecutionId),
-    #[error("{max} runs are under way, the limit (execute.runs_max); try again in a moment")]
-    TooManyRuns { max: usize },
-    #[error("the run's file cannot be written: {0}")]
-    File(String),
-    #[error("workflows are executed by another process: the role 'upstream' belongs to {}", .0.as_deref().unwrap_or("none at the moment"))]
-    Elsewhere(Option<String>),
-}
-
-/// A piece of a result.
-#[derive(Clone, Debug)]
-pub struct ResultPage {
-    /// Text of the result as JSON, from `offset`.
-    pub text: String,
-    /// Where the next piece begins; `None` at the end.
-    pub next: Option<usize>,
-    pub total: usize,
+/// What all runs share.
+struct Shared {
+    parts: RunnerParts,
+    shelf: Mutex<Shelf>,
+    /// Set when the process stops.
+    stop: watch::Sender<bool>,
+    /// Shapes of results inferred since the start, which the newest view may not have yet.
+    inferred: Mutex<BTreeMap<ToolId, Shape>>,
 }
 
 /// The handle to the runs. Cheap to clone.
 #[derive(Clone)]
-pub struct Runner {
-    runs: Arc<()>,
-}
+pub struct Runner(Arc<Shared>);
 
 impl Runner {
+    /// Builds the runner and reads the journals of earlier processes.
+    pub(crate) fn new(parts: RunnerParts) -> Self {
+        let keep_us = i64::try_from(parts.settings.results_keep_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+        let oldest = crate::core::time::Timestamp::from_micros(parts.clock.now().micros().saturating_sub(keep_us));
+        let journals = journal::read_all(&parts.directory, oldest);
+        let runner = Self(Arc::new(Shared {
+            shelf: Mutex::default(),
+            stop: watch::Sender::new(false),
+            inferred: Mutex::default(),
+            parts,
+        }));
+        for lines in journals {
+            let restored = Run::from_journal(lines, |workflow| runner.need_approval(workflow));
+            let Some(run) = restored else { continue };
+            match Journal::reopen(&runner.0.parts.directory, &run.id) {
+                Ok(journal) => *run.journal.lock() = Some(journal),
+                Err(error) => tracing::warn!(%error, run = %run.id, "the journal of a run cannot be opened"),
+            }
+            *run.ended.lock() = Some(runner.0.parts.clock.uptime());
+            runner.0.shelf.lock().add(Arc::new(run));
+        }
+        runner
+    }
+
     /// Checks the workflow and starts it. Returns its id, which is also the id of its execution in the log.
-    pub async fn start(&self, _workflow: Workflow, _options: RunOptions) -> Result<ExecutionId, RunError> {
-        drop(Arc::clone(&self.runs));
-        std::future::ready(Err(RunError::Elsewhere(None))).await
+    pub fn start(&self, workflow: Workflow, options: RunOptions) -> Result<ExecutionId, RunError> {
+        let parts = &self.0.parts;
+        parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
+        for task in workflow.tasks() {
+            let checked = parts.upstreams.tool(&task.tool);
+            checked.map_err(|source| RunError::Tool { task: task.id.clone(), source })?;
+        }
+        let reused = options.reuse.as_ref().map(|run| self.find(run)).transpose()?;
+        if let Some(reused) = &reused
+            && reused.state() == RunState::Running
+        {
+            return Err(RunError::UnderWay(reused.id.clone()));
+        }
+        let needing = self.need_approval(&workflow);
+        let state = if options.approved || needing.is_empty() {
+            RunState::Running
+        } else {
+            RunState::ApprovalRequired { token: format!("apr_{:032x}", entropy()), tasks: needing }
+        };
+        let intent = options.intent.filter(|intent| !intent.trim().is_empty()).unwrap_or_else(|| summary(&workflow));
+        let id = format!("run-{}", parts.clock.fresh_id());
+        let run = Arc::new(Run::new(RunParts {
+            id: id.parse().expect("a word and a ULID are an execution id"),
+            workflow,
+            intent,
+            session: options.session,
+            agent: options.agent,
+            parent: options.reuse,
+            created: parts.clock.now(),
+            state,
+        }));
+        self.shelve(&run)?;
+        if let Some(reused) = reused {
+            take_over(&run, &reused);
+        }
+        if run.state() == RunState::Running {
+            self.drive(&run);
+        }
+        Ok(run.id.clone())
+    }
+
+    /// Opens the run's journal and puts it on the shelf, if there is room.
+    fn shelve(&self, run: &Arc<Run>) -> Result<(), RunError> {
+        let parts = &self.0.parts;
+        let mut shelf = self.0.shelf.lock();
+        shelf.make_room(&parts.settings, parts.clock.uptime());
+        if shelf.under_way() >= parts.settings.runs_max {
+            return Err(RunError::TooManyRuns { max: parts.settings.runs_max });
+        }
+        let journal = Journal::create(&parts.directory, &run.id, &run.first_line());
+        *run.journal.lock() = Some(journal.map_err(|error| RunError::File(error.to_string()))?);
+        shelf.add(Arc::clone(run));
+        Ok(())
+    }
+
+    fn drive(&self, run: &Arc<Run>) {
+        let driving = drive::drive(Arc::clone(&self.0), Arc::clone(run));
+        self.0.parts.upstreams.hub().handle().spawn(driving);
+    }
+
+    /// The tasks of a workflow whose calls need approval.
+    fn need_approval(&self, workflow: &Workflow) -> Vec<StepId> {
+        let needs = |tool: &ToolId| match self.0.parts.upstreams.tool(tool) {
+            Ok(tool) => needs_approval(&tool, self.0.parts.settings.approval),
+            Err(_) => false,
+        };
+        workflow.tasks().iter().filter(|task| needs(&task.tool)).map(|task| task.id.clone()).collect()
+    }
+
+    fn find(&self, run: &ExecutionId) -> Result<Arc<Run>, RunError> {
+        self.0.shelf.lock().get(run).ok_or_else(|| RunError::UnknownRun(run.clone()))
     }
 
     /// Waits until the run has ended or needs approval.
     pub async fn wait(&self, run: &ExecutionId) -> Result<Arc<RunStatus>, RunError> {
-        std::future::ready(Err(RunError::UnknownRun(run.clone()))).await
+        let mut progress = self.progress(run)?;
+        let status = progress.wait_for(|status| status.state != RunState::Running).await;
+        status.map(|status| Arc::clone(&status)).map_err(|_| RunError::UnknownRun(run.clone()))
     }
 
     pub fn status(&self, run: &ExecutionId) -> Result<Arc<RunStatus>, RunError> {
-        Err(RunError::UnknownRun(run.clone()))
+        self.find(run).map(|run| Arc::clone(&run.status.borrow()))
     }
 
     /// Every change of the run's status; a slow reader sees the newest only.
     pub fn progress(&self, run: &ExecutionId) -> Result<watch::Receiver<Arc<RunStatus>>, RunError> {
-        Err(RunError::UnknownRun(run.clone()))
+        self.find(run).map(|run| run.status.subscribe())
+    }
+
+    /// The runs that this process knows, the newest first.
+    pub fn runs(&self) -> Vec<Arc<RunStatus>> {
+        self.0.shelf.lock().newest_first().map(|run| Arc::clone(&run.status.borrow())).collect()
     }
 
     /// Approves what the run waits for, and lets it go on. Returns its id.
-    pub async fn approve(&self, _token: &str) -> Result<ExecutionId, RunError> {
-        std::future::ready(Err(RunError::UnknownToken)).await
+    pub fn approve(&self, token: &str) -> Result<ExecutionId, RunError> {
+        self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
+        let run = self.0.shelf.lock().waiting_for(token).ok_or(RunError::UnknownToken)?;
+        run.set_state(RunState::Running);
+        *run.ended.lock() = None;
+        self.drive(&run);
+        Ok(run.id.clone())
     }
 
     /// Goes on with an interrupted or failed run from its first unfinished task. The id is a new one if the log has closed the old run.
-    pub async fn resume(&self, run: &ExecutionId) -> Result<ExecutionId, RunError> {
-        std::future::ready(Err(RunError::UnknownRun(run.clone()))).await
+    pub fn resume(&self, run: &ExecutionId) -> Result<ExecutionId, RunError> {
+        self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
+        let run = self.find(run)?;
+        let view = self.0.parts.views.current();
+        let is_open = view.executions.get(&run.id).is_some_and(|open| !open.has_finished());
+        match run.state() {
+            RunState::Interrupted if is_open => {
+                run.set_state(RunState::Running);
+                *run.ended.lock() = None;
+                self.drive(&run);
+                Ok(run.id.clone())
+            }
+            RunState::Interrupted | RunState::Failed | RunState::Aborted => {
+                let options = RunOptions {
+                    intent: Some(run.intent.clone()),
+                    session: run.session.clone(),
+                    agent: run.agent.clone(),
+                    approved: true,
+                    reuse: Some(run.id.clone()),
+                };
+                let id = self.start(run.workflow.clone(), options)?;
+                run.forget();
+                Ok(id)
+            }
+            RunState::Running => Err(RunError::UnderWay(run.id.clone())),
+            RunState::Succeeded | RunState::ApprovalRequired { .. } => Err(RunError::NotResumable(run.id.clone())),
+        }
     }
 
     /// Ends a run: calls under way are cancelled, finished results are kept. Also refuses an approval.
-    pub async fn abort(&self, run: &ExecutionId) -> Result<(), RunError> {
-        std::future::ready(Err(RunError::UnknownRun(run.clone()))).await
+    pub async fn abort(&self, run: &ExecutionId) -> Result<Arc<RunStatus>, RunError> {
+        let run = self.find(run)?;
+        match run.state() {
+            RunState::Running => {
+                run.cancel.send_replace(true);
+                return self.wait(&run.id).await;
+            }
+            RunState::Interrupted => {
+                let now = self.0.parts.clock.now();
+                let finished = events::finished(&run, false, Some("aborted".to_owned()), now);
+                self.0.parts.recorder.record_soon(vec![finished]).await;
+            }
+            RunState::ApprovalRequired { .. } | RunState::Failed => {}
+            RunState::Succeeded | RunState::Aborted => return self.status(&run.id),
+        }
+        run.forget();
+        run.set_state(RunState::Aborted);
+        *run.ended.lock() = Some(self.0.parts.clock.uptime());
+        self.status(&run.id)
     }
 
     /// The result of a finished task, as JSON: its structured content, or the text of its content blocks.
-    pub fn result(&self, run: &ExecutionId, _task: &StepId) -> Result<Arc<Value>, RunError> {
-        Err(RunError::UnknownRun(run.clone()))
+    pub fn result(&self, run: &ExecutionId, task: &StepId) -> Result<Arc<Value>, RunError> {
+        let finished = self.find(run)?.finished_task(task);
+        finished.map(|finished| finished.result).ok_or_else(|| RunError::NoResult(run.clone(), task.clone()))
     }
 
     /// A piece of the result's text, at most `bytes_max` long, cut between characters.
     pub fn result_page(
         &self,
         run: &ExecutionId,
-        _task: &StepId,
-        _offset: usize,
-        _bytes_max: usize,
+        task: &StepId,
+        offset: usize,
+        bytes_max: usize,
     ) -> Result<ResultPage, RunError> {
-        Err(RunError::UnknownRun(run.clone()))
+        Ok(ResultPage::cut(&self.result(run, task)?, offset, bytes_max))
+    }
+
+    /// Interrupts all runs and waits until what they have done is recorded.
+    pub(crate) async fn stop(&self) {
+        self.0.stop.send_replace(true);
+        let running: Vec<ExecutionId> = self.0.shelf.lock().running().collect();
+        for run in running {
+            // A run that is gone has ended.
+            drop(self.wait(&run).await);
+        }
+        self.0.parts.recorder.flush().await;
+    }
+}
+
+/// The results of tasks that both runs have in common.
+fn take_over(run: &Run, earlier: &Run) {
+    let finished = earlier.finished();
+    for (at, task) in run.workflow.tasks().iter().enumerate() {
+        let known = earlier.workflow.tasks().iter().find(|known| known.id == task.id);
+        let is_same = known.is_some_and(|known| known.tool == task.tool && known.arguments == task.arguments);
+        if let Some(finished) = finished.get(&task.id).filter(|_| is_same) {
+            run.keep(at, finished.clone());
+        }
+    }
+}
+
+/// Whether a call of the tool needs approval. Without hints of its server, a tool counts as one that writes.
+pub fn needs_approval(tool: &ToolRegistered, approval: Approval) -> bool {
+    let hints = tool.annotations.clone().unwrap_or_default();
+    let only_reads = hints.read_only == Some(true);
+    match approval {
+        Approval::Never => false,
+        Approval::Writes => !only_reads,
+        // A tool that says that it writes, and not that it destroys nothing, may destroy something (MCP's default).
+        Approval::Destructive => {
+            !only_reads && hints.destructive.unwrap_or(hints.read_only == Some(false))
+        }
+    }
+}
+
+/// The names of the tools, for a run without an intent.
+fn summary(workflow: &Workflow) -> String {
+    let names: Vec<&str> = workflow.tasks().iter().take(8).map(|task| task.tool.as_str()).collect();
+    format!("call {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::ToolAnnotations;
+
+    #[test]
+    fn approval_is_needed_for_what_may_destroy_or_for_all_that_writes() {
+        let tool = |read_only, destructive| ToolRegistered {
+            tool: "s:t".parse().unwrap(),
+            name: String::new(),
+            description: String::new(),
+            input_schema: None,
+            output_schema: None,
+            annotations: Some(ToolAnnotations { read_only, destructive, ..ToolAnnotations::default() }),
+        };
+        let check = |read_only, destructive, expected: [bool; 3]| {
+            let tool = tool(read_only, destructive);
+            let found = [Approval::Destructive, Approval::Writes, Approval::Never].map(|approval| needs_approval(&tool, approval));
+            assert_eq!(found, expected, "{read_only:?} {destructive:?}");
+        };
+        check(None, None, [false, true, false]);
+        check(Some(true), None, [false, false, false]);
+        check(Some(true), Some(true), [false, false, false]);
+        check(Some(false), None, [true, true, false]);
+        check(Some(false), Some(false), [false, true, false]);
+        check(None, Some(true), [true, true, false]);
     }
 }

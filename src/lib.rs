@@ -42,6 +42,8 @@ pub mod snapshot;
 pub mod ask;
 pub mod publisher;
 
+pub mod recorder;
+
 pub mod upstream;
 
 pub mod execute;

@@ -1,6 +1,7 @@
 //! Metrics of the running system in the Prometheus text format, with the prefix `pml_`.
 
 mod training;
+mod upstream;
 
 use std::sync::atomic::AtomicU64;
 
@@ -15,6 +16,7 @@ use crate::core::predict::score::WINDOWS;
 use crate::core::state::State;
 use crate::log::ForeignMessages;
 pub(crate) use training::{ByVerdict, TrainingMetrics};
+pub(crate) use upstream::{ByTool, UpstreamMetrics};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByKind {
@@ -53,6 +55,7 @@ pub struct Metrics {
     pub(crate) predictions_dropped: Counter,
     pub(crate) impressions_dropped: Counter,
     pub(crate) training: TrainingMetrics,
+    pub(crate) upstream: UpstreamMetrics,
     scored: Gauge<u64, AtomicU64>,
     hit1: WindowGauges,
     hit3: WindowGauges,
@@ -82,6 +85,7 @@ impl Metrics {
             predictions_dropped: Counter::default(),
             impressions_dropped: Counter::default(),
             training: TrainingMetrics::default(),
+            upstream: UpstreamMetrics::default(),
             scored: Gauge::default(),
             hit1: WindowGauges::default(),
             hit3: WindowGauges::default(),
@@ -119,6 +123,7 @@ impl Metrics {
             metrics.impressions_dropped.clone(),
         );
         metrics.training.register(registry);
+        metrics.upstream.register(registry);
         registry.register("predictions_scored", "Predictions settled by what came next", metrics.scored.clone());
         registry.register("prediction_hit1", "Share whose first outcome came next", metrics.hit1.clone());
         registry.register("prediction_hit3", "Share with what came next among the first three", metrics.hit3.clone());

@@ -23,11 +23,21 @@ pub enum Role {
     Trainer,
     /// Answers questions over NATS. Any number of processes.
     Query,
+    /// Runs the MCP servers and executes workflows. One process per workspace.
+    Upstream,
 }
 
 impl Role {
-    pub const ALL: [Self; 7] =
-        [Self::Execution, Self::Trace, Self::GraphSync, Self::Embedding, Self::Prediction, Self::Trainer, Self::Query];
+    pub const ALL: [Self; 8] = [
+        Self::Execution,
+        Self::Trace,
+        Self::GraphSync,
+        Self::Embedding,
+        Self::Prediction,
+        Self::Trainer,
+        Self::Query,
+        Self::Upstream,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -38,6 +48,7 @@ impl Role {
             Self::Prediction => "prediction",
             Self::Trainer => "trainer",
             Self::Query => "query",
+            Self::Upstream => "upstream",
         }
     }
 }
@@ -94,7 +105,7 @@ mod tests {
         assert_eq!("graph-sync".parse(), Ok(Role::GraphSync));
         assert_eq!(
             "cook".parse::<Role>().unwrap_err().to_string(),
-            "'cook' is no role; this program has execution, trace, graph-sync, embedding, prediction, trainer, query"
+            "'cook' is no role; this program has execution, trace, graph-sync, embedding, prediction, trainer, query, upstream"
         );
     }
 }

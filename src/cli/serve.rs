@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// Keep the log on these NATS servers, separated by commas [default: nats.servers]
     #[arg(long, env = "PML_NATS", hide_env_values = true, value_name = "URL", value_delimiter = ',')]
     nats: Vec<String>,
-    /// Roles of this process on NATS: execution, trace, graph-sync, embedding, prediction, query [default: all]
+    /// Roles of this process on NATS: execution, trace, graph-sync, embedding, prediction, trainer, query, upstream [default: all]
     #[arg(long, value_name = "ROLE", value_delimiter = ',')]
     roles: Vec<Role>,
 }

@@ -5,6 +5,11 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+use super::ConfigError;
+
+/// Least `mcp.answer_bytes_max`.
+const ANSWER_BYTES_MIN: usize = 1_024;
+
 /// Settings of the MCP gateway.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +22,28 @@ pub struct Mcp {
     pub answer_bytes_max: usize,
     pub pages_bytes_max: usize,
     pub redact_results: bool,
+}
+
+impl Mcp {
+    /// Returns the first setting that cannot work. `has_keys` says whether there are API keys.
+    pub(super) fn validate(&self, has_keys: bool) -> Result<(), ConfigError> {
+        let refused = |key, problem: String| Err(ConfigError::Value { key, problem });
+        if self.session_idle_s == 0 {
+            return refused("mcp.session_idle_s", "must be at least 1".to_owned());
+        }
+        if self.execution_idle_ms == 0 {
+            return refused("mcp.execution_idle_ms", "must be at least 1".to_owned());
+        }
+        if self.answer_bytes_max < ANSWER_BYTES_MIN {
+            let problem = format!("must be at least {ANSWER_BYTES_MIN}: an answer would hold next to nothing");
+            return refused("mcp.answer_bytes_max", problem);
+        }
+        if self.allowed_hosts.iter().any(|host| host == "*") && !has_keys {
+            let problem = "allows every host, which needs API keys; make one with `pml key` first".to_owned();
+            return refused("mcp.allowed_hosts", problem);
+        }
+        Ok(())
+    }
 }
 
 /// Which tools of other servers are listed beside pml's own. All that are offered can be called.

@@ -6,9 +6,6 @@ use crate::core::redact::Redactor;
 /// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
 const LEASE_MS_MIN: u64 = 500;
 
-/// Least `mcp.answer_bytes_max`.
-const ANSWER_BYTES_MIN: usize = 1_024;
-
 impl Config {
     /// Returns the first setting that cannot work, by its key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
@@ -35,6 +32,13 @@ impl Config {
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),
             ("mcp.sessions_max", self.mcp.sessions_max),
+            ("upstream.concurrency", self.upstream.concurrency),
+            ("upstream.waiting_max", self.upstream.waiting_max),
+            ("upstream.message_bytes_max", self.upstream.message_bytes_max),
+            ("upstream.tools_max", self.upstream.tools_max),
+            ("execute.runs_max", self.execute.runs_max),
+            ("execute.parallel_max", self.execute.parallel_max),
+            ("execute.results_bytes_max", self.execute.results_bytes_max),
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
@@ -42,7 +46,8 @@ impl Config {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
         self.validate_trainer()?;
-        self.validate_mcp()?;
+        self.mcp.validate(!self.http.keys.is_empty())?;
+        self.validate_upstream()?;
         if self.http.body_timeout_ms == 0 {
             let problem = "must be at least 1: no body could arrive in time".to_owned();
             return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
@@ -79,21 +84,16 @@ impl Config {
         Ok(())
     }
 
-    fn validate_mcp(&self) -> Result<(), ConfigError> {
-        let mcp = &self.mcp;
-        if mcp.session_idle_s == 0 || mcp.execution_idle_ms == 0 {
-            let key = if mcp.session_idle_s == 0 { "mcp.session_idle_s" } else { "mcp.execution_idle_ms" };
-            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
+    fn validate_upstream(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("upstream.connect_timeout_ms", self.upstream.connect_timeout_ms),
+            ("upstream.call_timeout_ms", self.upstream.call_timeout_ms),
+            ("upstream.reconnect_ms_max", self.upstream.reconnect_ms_max),
+        ];
+        match positive.into_iter().find(|(_, value)| *value == 0) {
+            Some((key, _)) => Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() }),
+            None => Ok(()),
         }
-        if mcp.answer_bytes_max < ANSWER_BYTES_MIN {
-            let problem = format!("must be at least {ANSWER_BYTES_MIN}: an answer would hold next to nothing");
-            return Err(ConfigError::Value { key: "mcp.answer_bytes_max", problem });
-        }
-        if mcp.allowed_hosts.iter().any(|host| host == "*") && self.http.keys.is_empty() {
-            let problem = "allows every host, which needs API keys; make one with `pml key` first".to_owned();
-            return Err(ConfigError::Value { key: "mcp.allowed_hosts", problem });
-        }
-        Ok(())
     }
 
     fn validate_trainer(&self) -> Result<(), ConfigError> {

@@ -2,13 +2,13 @@
 //!
 //! Pure means no I/O, no clock, no async, no threads, no randomness, no globals. Time and entropy arrive as values, so the same
 //! records always give the same state. serde appears in `event/`, where bytes become facts, in `redact/`, which reads carried JSON, and in
-//! `workflow`, whose arguments are JSON.
+//! `workflow` and `shape`, whose arguments and results are JSON.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
 //! are admitted), `observed` and `flow` (executions from calls that pass through), `trace` (how an execution becomes one trace),
 //! `live` (which executions wait for a prediction), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts),
 //! `state` (the fold), `rank` (tools and capabilities for an intent), `predict` (the next call), `workflow` (calls to be
-//! made).
+//! made), `shape` (what calls return).
 
 pub mod hash;
 pub mod id;
@@ -45,4 +45,5 @@ pub mod rank;
 
 pub mod train;
 
+pub mod shape;
 pub mod workflow;

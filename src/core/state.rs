@@ -24,7 +24,7 @@ use super::predict::corpus::VectorChange;
 use super::predict::{Predictor, lesson::apply_due_lessons};
 use super::seen::SeenIds;
 use super::template::Templates;
-use super::tool::{Tool, Tools};
+use super::tool::{Tool, Tools, UPSTREAM_SOURCE};
 use super::trace::Executions;
 use super::trained::Trained;
 use super::vectors::{TextHash, Vectors};
@@ -97,12 +97,12 @@ impl State {
         self.late += u64::from(!in_time);
         let seq = record.seq;
         match &record.fact.event {
-            Event::ToolRegistered(registration) => self.register_tool(registration),
+            Event::ToolRegistered(registration) => self.register_tool(registration, &record.fact.source),
             Event::ToolRemoved(removed) => self.tools.remove(&removed.tool),
             Event::ToolQuarantined(quarantined) => self.tools.quarantine(quarantined.listed.clone()),
             Event::ToolApproved(approved) => {
                 if let Some(listed) = self.tools.approve(&approved.tool, &approved.definition) {
-                    self.register_tool(&listed);
+                    self.register_tool(&listed, &record.fact.source);
                 }
             }
             Event::ToolOutputInferred(inferred) => {
@@ -132,9 +132,12 @@ impl State {
         Vec::new()
     }
 
-    fn register_tool(&mut self, registration: &ToolRegistered) {
+    fn register_tool(&mut self, registration: &ToolRegistered, source: &str) {
         let before = self.tools.get(&registration.tool).and_then(Tool::text);
         self.tools.register(registration.clone());
+        if source == UPSTREAM_SOURCE {
+            self.tools.set_upstream(&registration.tool);
+        }
         let now = self.tools.get(&registration.tool).and_then(Tool::text);
         if before != now {
             let position = self.tools.intern(&registration.tool);

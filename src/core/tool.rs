@@ -13,6 +13,9 @@ use super::id::ToolId;
 use super::text::searchable_text;
 use super::time::Timestamp;
 
+/// The `source` of the records that pml makes about the servers whose tools it calls.
+pub const UPSTREAM_SOURCE: &str = "urn:pml:upstream";
+
 /// A tool of an agent's server, with what was observed about it.
 #[derive(Clone, Debug)]
 pub struct Tool {
@@ -21,6 +24,8 @@ pub struct Tool {
     pub registration: Option<Arc<ToolRegistered>>,
     /// Removed by its server, or switched off. What was learnt with it is kept.
     pub removed: bool,
+    /// Whether pml itself has found it on a server that it calls.
+    pub upstream: bool,
     /// The definition that its server lists instead of the known one; while there is one, the tool is in quarantine.
     pub listed: Option<Arc<ToolRegistered>>,
     /// JSON Schema of what it answered so far, if its registration has none.
@@ -90,6 +95,7 @@ impl Tools {
             id: id.clone(),
             registration: None,
             removed: false,
+            upstream: false,
             listed: None,
             inferred_output: None,
             calls: 0,
@@ -114,10 +120,18 @@ impl Tools {
         }
     }
 
+    /// Notes that pml itself has found the tool on a server.
+    pub fn set_upstream(&mut self, id: &ToolId) {
+        let position = self.intern(id);
+        self.at_mut(position).upstream = true;
+    }
+
     /// Puts a tool into quarantine: its server lists another definition.
     pub fn quarantine(&mut self, listed: ToolRegistered) {
         let position = self.intern(&listed.tool);
-        self.at_mut(position).listed = Some(Arc::new(listed));
+        let tool = self.at_mut(position);
+        tool.upstream = true;
+        tool.listed = Some(Arc::new(listed));
     }
 
     /// Ends the quarantine of a tool if the approved definition is the listed or the known one. Returns the listed one if it is that,
@@ -203,7 +217,7 @@ impl Digestible for Tools {
     fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.table.len());
         for tool in &self.table {
-            writer.text(tool.id.as_str()).bool(tool.removed);
+            writer.text(tool.id.as_str()).bool(tool.removed).bool(tool.upstream);
             writer.u64(tool.calls).u64(tool.successes).u64(tool.duration_total_ms).u64(tool.timed_calls);
             writer.optional(tool.last_used, |writer, at| {
                 writer.i64(at.micros());

@@ -12,7 +12,7 @@ use crate::nats::{Lease, Nats, NatsError};
 use crate::role::{Role, Roles};
 
 /// Roles that only one process of a workspace may perform at a time.
-const LEASED_ROLES: [Role; 2] = [Role::Execution, Role::Trainer];
+const LEASED_ROLES: [Role; 3] = [Role::Execution, Role::Trainer, Role::Upstream];
 
 /// The leases that this process holds or waits for. An embedded process has none: it shares its roles with nobody.
 #[derive(Default)]

@@ -52,18 +52,26 @@ impl Mcp {
             return self.0.outgoing.problem(format!("the API key lacks the scope '{}'", tool.scope().name()));
         }
         let answered = match tool {
+            // Their answers are prepared where they are made: they hold results of other servers' tools.
+            OwnTool::Execute => return self.told(self.execute(caller, arguments).await),
+            OwnTool::Continue => return self.told(self.go_on(arguments).await),
             OwnTool::Discover => self.discover(caller, arguments).await,
             OwnTool::SearchTools => self.ask(arguments, |asker, request: SearchToolsRequest| asker.search_tools(request)).await,
             OwnTool::SearchCapabilities => {
                 self.ask(arguments, |asker, request: SearchCapabilitiesRequest| asker.search_capabilities(request)).await
             }
             OwnTool::Predict => self.ask(arguments, |asker, request: PredictRequest| asker.predict(request)).await,
-            OwnTool::Execute => self.execute(caller, arguments).await,
-            OwnTool::Continue => self.go_on(arguments).await,
             OwnTool::Feedback => self.feedback(arguments).await,
         };
         match answered {
             Ok(answer) => self.0.outgoing.answer(answer),
+            Err(problem) => self.0.outgoing.problem(problem),
+        }
+    }
+
+    fn told(&self, answered: Result<Value, String>) -> CallToolResult {
+        match answered {
+            Ok(answer) => CallToolResult::structured(answer),
             Err(problem) => self.0.outgoing.problem(problem),
         }
     }

@@ -31,11 +31,19 @@ impl Outgoing {
         Self { redactor, bytes_max: settings.answer_bytes_max, redact_results: settings.redact_results, pages }
     }
 
-    /// An answer of one of pml's own tools. A list of results that is too long loses its end and says where the next page begins.
+    /// An answer to a question. A list of results that is too long loses its end and says where the next page begins.
     pub(super) fn answer(&self, mut answer: Value) -> CallToolResult {
         self.clean_json(&mut answer);
         shorten_results(&mut answer, self.bytes_max);
         CallToolResult::structured(answer)
+    }
+
+    /// Prepares the description of a run, which holds results of other servers' tools.
+    pub(super) fn clean_run(&self, answer: &mut Value) {
+        if self.redact_results {
+            self.redact_json(answer);
+        }
+        mark_json(answer);
     }
 
     /// An answer that says why a call was not made, or failed.
@@ -51,10 +59,14 @@ impl Outgoing {
 
     /// Removes secrets from a value and marks texts that give orders: descriptions and intents come from outside.
     pub(super) fn clean_json(&self, value: &mut Value) {
+        self.redact_json(value);
+        mark_json(value);
+    }
+
+    fn redact_json(&self, value: &mut Value) {
         if let Some(clean) = self.redactor.json(&Json::from_valid(value.to_string()), usize::MAX) {
             *value = serde_json::from_str(clean.as_str()).expect("Json holds valid JSON");
         }
-        mark_json(value);
     }
 
     /// The description of another server's tool: shown with its server, without hidden characters, and marked.
@@ -97,10 +109,8 @@ impl Outgoing {
                 self.redactor.clean(&mut text.text);
             }
         }
-        if let Some(value) = &mut result.structured_content
-            && let Some(clean) = self.redactor.json(&Json::from_valid(value.to_string()), usize::MAX)
-        {
-            *value = serde_json::from_str(clean.as_str()).expect("Json holds valid JSON");
+        if let Some(value) = &mut result.structured_content {
+            self.redact_json(value);
         }
     }
 

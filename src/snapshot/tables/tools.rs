@@ -38,6 +38,7 @@ pub(super) fn tools(state: &State) -> Vec<RecordBatch> {
         .with_optional("idempotent", hint(|hints| hints.idempotent))
         .with_optional("open_world", hint(|hints| hints.open_world))
         .with("removed", rows().map(|tool| Some(tool.removed)).collect::<BooleanArray>())
+        .with("upstream", rows().map(|tool| Some(tool.upstream)).collect::<BooleanArray>())
         .with_optional("quarantined_as", optional_texts(rows().map(|tool| tool.listed.as_deref().map(definition_json))))
         .with_optional("inferred_output", optional_texts(rows().map(|tool| tool.inferred_output.as_ref().map(Json::as_str))))
         .with("calls", count(|tool| tool.calls))
@@ -56,6 +57,7 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
     let (input, output, titles) = (text("input_schema")?, text("output_schema")?, text("title")?);
     let (annotated, removed) = (flag("annotated")?, flag("removed")?);
     let hints = [flag("read_only")?, flag("destructive")?, flag("idempotent")?, flag("open_world")?];
+    let upstream = flag("upstream")?;
     let (listed, inferred) = (text("quarantined_as")?, text("inferred_output")?);
     let (calls, successes) = (count("calls")?, count("successes")?);
     let (durations, timed) = (count("duration_total_ms")?, count("timed_calls")?);
@@ -81,6 +83,7 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
             id,
             registration: registration.map(Arc::new),
             removed: removed.value(row),
+            upstream: upstream.value(row),
             listed: text_at(listed, row).map(read_definition).transpose()?.map(Arc::new),
             inferred_output: json(inferred, row),
             calls: calls.value(row),

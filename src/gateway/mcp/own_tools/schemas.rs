@@ -49,6 +49,8 @@ pub(super) fn input(tool: OwnTool) -> Value {
                 "token": text("Of an answer with the status approval_required"),
                 "run": text("Id of a run"),
                 "abort": {"type": "boolean", "description": "End the run instead of going on with it"},
+                "task": text("With run: the task whose result is read, as text"),
+                "offset": {"type": "integer", "minimum": 0, "description": "Where the text of the result is read from"},
                 "cursor": text("Of an answer that was cut"),
             }),
             &[],
@@ -80,9 +82,9 @@ fn execute() -> Value {
     });
     json!({
         "tasks": {"type": "array", "items": task},
-        "intent": text("What it is for, in plain words; alone: suggest a plan and run it if it is sure and complete"),
+        "intent": text("What it is for, in plain words"),
         "capability": text("Name or id of a learnt procedure"),
-        "arguments": {"type": "object", "description": "Arguments of the capability, or those that a suggested plan lacks"},
+        "arguments": {"type": "object", "description": "Arguments of the capability"},
     })
 }
 

@@ -1,0 +1,96 @@
+//! A run as JSON: the same document over HTTP, MCP, NATS and the command line.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{RunState, RunStatus, Runner, TaskState, TaskStatus};
+
+/// A run with the results of its tasks, as far as they are small.
+#[derive(Debug, Serialize)]
+pub struct RunDto {
+    run: String,
+    /// running, `approval_required`, succeeded, failed, aborted or interrupted.
+    status: &'static str,
+    intent: String,
+    /// The token with which the run is continued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    /// The tasks that need approval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approve: Vec<String>,
+    tasks: Vec<TaskDto>,
+}
+
+#[derive(Debug, Serialize)]
+struct TaskDto {
+    id: String,
+    tool: String,
+    depends_on: Vec<String>,
+    /// waiting, running, succeeded, failed or skipped.
+    status: &'static str,
+    #[serde(skip_serializing_if = "is_at_most_one")]
+    attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorDto>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    /// Bytes of a result that is too large for this answer; it is fetched by its own route, in pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_bytes: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorDto {
+    kind: String,
+    message: String,
+}
+
+fn is_at_most_one(attempts: &u32) -> bool {
+    *attempts <= 1
+}
+
+impl RunDto {
+    /// The document of a run, with results of at most `result_bytes_max` each.
+    pub fn new(status: &RunStatus, runner: &Runner, result_bytes_max: usize) -> Self {
+        let (token, approve) = match &status.state {
+            RunState::ApprovalRequired { token, tasks } => {
+                (Some(token.clone()), tasks.iter().map(ToString::to_string).collect())
+            }
+            _ => (None, Vec::new()),
+        };
+        let result = |task: &TaskStatus| {
+            let small = task.result_bytes.is_some_and(|bytes| bytes <= result_bytes_max);
+            small.then(|| runner.result(&status.run, &task.task).ok()).flatten().map(|value| Value::clone(&value))
+        };
+        Self {
+            run: status.run.to_string(),
+            status: status.state.name(),
+            intent: status.intent.clone(),
+            token,
+            approve,
+            tasks: status.tasks.iter().map(|task| TaskDto::new(task, result(task))).collect(),
+        }
+    }
+}
+
+impl TaskDto {
+    fn new(task: &TaskStatus, result: Option<Value>) -> Self {
+        let error = match &task.state {
+            TaskState::Failed { kind, problem } => Some(ErrorDto { kind: kind.clone(), message: problem.clone() }),
+            _ => None,
+        };
+        Self {
+            id: task.task.to_string(),
+            tool: task.tool.to_string(),
+            depends_on: task.depends_on.iter().map(ToString::to_string).collect(),
+            status: task.state.name(),
+            attempts: task.attempts,
+            duration_ms: task.duration_ms,
+            error,
+            result_bytes: task.result_bytes.filter(|_| result.is_none()),
+            result,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The events of a run. Their ids follow from the run and the task, so recording one again is a duplicate.
+
+use super::run::Run;
+use crate::core::event::{Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, StepStarted};
+use crate::core::id::{Callee, RecordId};
+use crate::core::time::Timestamp;
+use crate::core::workflow::Task;
+use crate::recorder;
+
+/// How a call of a task ended.
+pub(super) struct StepOutcome {
+    pub(super) ended: Timestamp,
+    pub(super) duration_ms: u64,
+    /// A stable word, if it failed.
+    pub(super) error_kind: Option<String>,
+    pub(super) summary: String,
+}
+
+pub(super) fn started(run: &Run) -> NewRecord {
+    let event = Event::ExecutionStarted(ExecutionStarted {
+        execution: run.id.clone(),
+        intent: run.intent.clone(),
+        session: run.session.clone(),
+        agent: run.agent.clone(),
+        parent: run.parent.clone(),
+    });
+    fact(run, run.created, &["execution.started"], event)
+}
+
+pub(super) fn step_started(run: &Run, task: &Task, arguments: String, at: Timestamp) -> NewRecord {
+    let event = Event::StepStarted(StepStarted {
+        execution: run.id.clone(),
+        step: task.id.clone(),
+        tool: Callee::Tool(task.tool.clone()),
+        arguments: Some(Json::from_valid(arguments)),
+    });
+    fact(run, at, &["step.started", task.id.as_str()], event)
+}
+
+pub(super) fn step_finished(run: &Run, task: &Task, outcome: StepOutcome) -> NewRecord {
+    let event = Event::StepFinished(StepFinished {
+        execution: run.id.clone(),
+        step: task.id.clone(),
+        tool: Callee::Tool(task.tool.clone()),
+        depends_on: task.depends_on.clone(),
+        success: outcome.error_kind.is_none(),
+        duration_ms: Some(outcome.duration_ms),
+        error_kind: outcome.error_kind,
+        arguments: None,
+        result_summary: Some(outcome.summary),
+    });
+    fact(run, outcome.ended, &["step.finished", task.id.as_str()], event)
+}
+
+pub(super) fn finished(run: &Run, success: bool, error: Option<String>, at: Timestamp) -> NewRecord {
+    let event = Event::ExecutionFinished(ExecutionFinished { execution: run.id.clone(), success, error, code: None });
+    fact(run, at, &["execution.finished"], event)
+}
+
+fn fact(run: &Run, at: Timestamp, parts: &[&str], event: Event) -> NewRecord {
+    let parts: Vec<&str> = [run.id.as_str()].into_iter().chain(parts.iter().copied()).collect();
+    recorder::fact(RecordId::derived(run.created, &parts), at, event)
+}

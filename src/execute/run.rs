@@ -1,0 +1,235 @@
+//! One run: its workflow, its status and the results of its finished tasks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::journal::{FinishedTask, Journal, Line};
+use super::{RunState, RunStatus, TaskState, TaskStatus};
+use crate::clock::Uptime;
+use crate::core::id::{ExecutionId, SessionId, StepId};
+use crate::core::time::Timestamp;
+use crate::core::workflow::{Task, Workflow};
+
+/// A run that is known to this process.
+pub(super) struct Run {
+    pub(super) id: ExecutionId,
+    pub(super) workflow: Workflow,
+    pub(super) intent: String,
+    pub(super) session: Option<SessionId>,
+    pub(super) agent: Option<String>,
+    pub(super) parent: Option<ExecutionId>,
+    pub(super) created: Timestamp,
+    pub(super) status: watch::Sender<Arc<RunStatus>>,
+    /// Set to end the run.
+    pub(super) cancel: watch::Sender<bool>,
+    /// The tasks that succeeded, with their results.
+    finished: Mutex<BTreeMap<StepId, Finished>>,
+    result_bytes: AtomicUsize,
+    pub(super) journal: Mutex<Option<Journal>>,
+    /// When it ended, for the time that it is kept.
+    pub(super) ended: Mutex<Option<Uptime>>,
+}
+
+/// A task that succeeded.
+#[derive(Clone)]
+pub(super) struct Finished {
+    pub(super) result: Arc<Value>,
+    pub(super) started: Timestamp,
+    pub(super) ended: Timestamp,
+    pub(super) duration_ms: u64,
+    pub(super) attempts: u32,
+}
+
+impl AsRef<Value> for Finished {
+    fn as_ref(&self) -> &Value {
+        &self.result
+    }
+}
+
+/// What a run is made of.
+pub(super) struct RunParts {
+    pub(super) id: ExecutionId,
+    pub(super) workflow: Workflow,
+    pub(super) intent: String,
+    pub(super) session: Option<SessionId>,
+    pub(super) agent: Option<String>,
+    pub(super) parent: Option<ExecutionId>,
+    pub(super) created: Timestamp,
+    pub(super) state: RunState,
+}
+
+impl Run {
+    pub(super) fn new(parts: RunParts) -> Self {
+        let status = RunStatus {
+            run: parts.id.clone(),
+            intent: parts.intent.clone(),
+            state: parts.state,
+            tasks: parts.workflow.tasks().iter().map(waiting).collect(),
+        };
+        Self {
+            id: parts.id,
+            workflow: parts.workflow,
+            intent: parts.intent,
+            session: parts.session,
+            agent: parts.agent,
+            parent: parts.parent,
+            created: parts.created,
+            status: watch::Sender::new(Arc::new(status)),
+            cancel: watch::Sender::new(false),
+            finished: Mutex::default(),
+            result_bytes: AtomicUsize::new(0),
+            journal: Mutex::new(None),
+            ended: Mutex::new(None),
+        }
+    }
+
+    /// The first line of its journal.
+    pub(super) fn first_line(&self) -> Line {
+        let token = match &self.status.borrow().state {
+            RunState::ApprovalRequired { token, .. } => Some(token.clone()),
+            _ => None,
+        };
+        Line::Run {
+            run: self.id.to_string(),
+            intent: self.intent.clone(),
+            session: self.session.as_ref().map(ToString::to_string),
+            agent: self.agent.clone(),
+            parent: self.parent.as_ref().map(ToString::to_string),
+            workflow: self.workflow.to_json(),
+            created_us: self.created.micros(),
+            token,
+        }
+    }
+
+    /// The run that a journal describes; `None` if it cannot be understood.
+    pub(super) fn from_journal(lines: Vec<Line>, needs_approval: impl Fn(&Workflow) -> Vec<StepId>) -> Option<Self> {
+        let mut lines = lines.into_iter();
+        let Line::Run { run, intent, session, agent, parent, workflow, created_us, token } = lines.next()? else { return None };
+        let workflow = Workflow::from_json(&workflow, usize::MAX).ok()?;
+        let state = match token {
+            Some(token) => RunState::ApprovalRequired { token, tasks: needs_approval(&workflow) },
+            None => RunState::Interrupted,
+        };
+        let parsed = Self::new(RunParts {
+            id: run.parse().ok()?,
+            workflow,
+            intent,
+            session: session.and_then(|session| session.parse().ok()),
+            agent,
+            parent: parent.and_then(|parent| parent.parse().ok()),
+            created: Timestamp::from_micros(created_us),
+            state,
+        });
+        for line in lines {
+            match line {
+                Line::Run { .. } => return None,
+                Line::Began { .. } => parsed.set_state(RunState::Interrupted),
+                Line::Failed => parsed.set_state(RunState::Failed),
+                Line::Finished(task) => parsed.restore(task),
+            }
+        }
+        Some(parsed)
+    }
+
+    fn restore(&self, task: FinishedTask) {
+        let Some(at) = self.workflow.tasks().iter().position(|known| known.id.as_str() == task.task) else { return };
+        let finished = Finished {
+            result: Arc::new(task.result),
+            started: Timestamp::from_micros(task.started_us),
+            ended: Timestamp::from_micros(task.ended_us),
+            duration_ms: task.duration_ms,
+            attempts: task.attempts,
+        };
+        self.keep(at, finished);
+    }
+
+    /// Keeps the result of a task that succeeded, and says so in the status. Returns the bytes of the result as JSON.
+    pub(super) fn keep(&self, at: usize, finished: Finished) -> usize {
+        let bytes = json_len(&finished.result);
+        self.result_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let (attempts, duration_ms) = (finished.attempts, finished.duration_ms);
+        self.finished.lock().insert(self.workflow.tasks()[at].id.clone(), finished);
+        self.set_task(at, |task| {
+            task.state = TaskState::Succeeded;
+            task.attempts = attempts;
+            task.duration_ms = Some(duration_ms);
+            task.result_bytes = Some(bytes);
+        });
+        bytes
+    }
+
+    /// The tasks that succeeded.
+    pub(super) fn finished(&self) -> BTreeMap<StepId, Finished> {
+        self.finished.lock().clone()
+    }
+
+    pub(super) fn finished_task(&self, task: &StepId) -> Option<Finished> {
+        self.finished.lock().get(task).cloned()
+    }
+
+    pub(super) fn result_bytes(&self) -> usize {
+        self.result_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_state(&self, state: RunState) {
+        self.status.send_modify(|status| Arc::make_mut(status).state = state);
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        self.status.borrow().state.clone()
+    }
+
+    pub(super) fn set_task(&self, at: usize, change: impl FnOnce(&mut TaskStatus)) {
+        self.status.send_modify(|status| change(&mut Arc::make_mut(status).tasks[at]));
+    }
+
+    /// Writes a line to the journal. A run goes on without one that cannot be written; it could not be resumed.
+    pub(super) fn note(&self, line: &Line) {
+        if let Some(journal) = &mut *self.journal.lock()
+            && let Err(error) = journal.append(line)
+        {
+            tracing::error!(%error, run = %self.id, "the journal of a run cannot be written; it could not be resumed");
+        }
+    }
+
+    /// Removes the journal: nothing is left to be done.
+    pub(super) fn forget(&self) {
+        if let Some(journal) = self.journal.lock().take() {
+            journal.remove();
+        }
+    }
+}
+
+fn waiting(task: &Task) -> TaskStatus {
+    TaskStatus {
+        task: task.id.clone(),
+        tool: task.tool.clone(),
+        depends_on: task.depends_on.clone(),
+        state: TaskState::Waiting,
+        attempts: 0,
+        duration_ms: None,
+        result_bytes: None,
+    }
+}
+
+/// The length of a value as JSON text.
+pub(super) fn json_len(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("counting cannot fail");
+    count.0
+}
