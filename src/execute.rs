@@ -306,9 +306,7 @@ pub fn needs_approval(tool: &ToolRegistered, approval: Approval) -> bool {
         Approval::Never => false,
         Approval::Writes => !only_reads,
         // A tool that says that it writes, and not that it destroys nothing, may destroy something (MCP's default).
-        Approval::Destructive => {
-            !only_reads && hints.destructive.unwrap_or(hints.read_only == Some(false))
-        }
+        Approval::Destructive => !only_reads && hints.destructive.unwrap_or(hints.read_only == Some(false)),
     }
 }
 
@@ -335,7 +333,8 @@ mod tests {
         };
         let check = |read_only, destructive, expected: [bool; 3]| {
             let tool = tool(read_only, destructive);
-            let found = [Approval::Destructive, Approval::Writes, Approval::Never].map(|approval| needs_approval(&tool, approval));
+            let found =
+                [Approval::Destructive, Approval::Writes, Approval::Never].map(|approval| needs_approval(&tool, approval));
             assert_eq!(found, expected, "{read_only:?} {destructive:?}");
         };
         check(None, None, [false, true, false]);

@@ -59,7 +59,9 @@ pub enum CallError {
     Elsewhere(Option<String>),
     #[error("the server '{server}' is not connected: {problem}")]
     NotConnected { server: String, problem: String },
-    #[error("the server '{server}' has {max} calls under way or waiting, the limit (upstream.waiting_max); try again in a moment")]
+    #[error(
+        "the server '{server}' has {max} calls under way or waiting, the limit (upstream.waiting_max); try again in a moment"
+    )]
     Busy { server: String, max: usize },
     /// The call may have had its effect.
     #[error("'{tool}' did not answer within {} ms", .limit.as_millis())]
@@ -263,7 +265,8 @@ impl Upstreams {
 
 fn status(server: &Server, view: &State, here: bool) -> ServerStatus {
     let live = server.live.borrow().clone();
-    let of_server = || view.tools.iter().filter(|tool| tool.id.server() == server.name && !tool.removed && !server.has_disabled(&tool.id));
+    let of_server =
+        || view.tools.iter().filter(|tool| tool.id.server() == server.name && !tool.removed && !server.has_disabled(&tool.id));
     let enabled = server.enabled().is_some();
     let offered = of_server().filter(|tool| enabled && tool.is_offered() && !tool.is_stub());
     let mut stderr = server.stderr.lines();

@@ -90,7 +90,8 @@ impl Shape {
             several => drop(schema.insert("type".to_owned(), json!(several))),
         }
         if let Some(members) = &self.members {
-            let properties: Map<String, Value> = members.iter().map(|(name, shape)| (name.clone(), shape.to_schema())).collect();
+            let properties: Map<String, Value> =
+                members.iter().map(|(name, shape)| (name.clone(), shape.to_schema())).collect();
             schema.insert("properties".to_owned(), Value::Object(properties));
             if !self.required.is_empty() {
                 schema.insert("required".to_owned(), json!(self.required));

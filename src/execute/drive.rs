@@ -110,8 +110,7 @@ impl Driver {
             Err(failure) => {
                 let text = Value::Object(task.arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
-                let called =
-                    Called { at, started: now, ended: now, duration_ms: 0, attempts: 0, outcome: Err(failure) };
+                let called = Called { at, started: now, ended: now, duration_ms: 0, attempts: 0, outcome: Err(failure) };
                 self.finish(called, progress).await;
             }
         }

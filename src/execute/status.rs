@@ -12,7 +12,10 @@ use crate::upstream::CallError;
 pub enum RunState {
     Running,
     /// Nothing has run; somebody has to approve the calls of `tasks` with the token.
-    ApprovalRequired { token: String, tasks: Vec<StepId> },
+    ApprovalRequired {
+        token: String,
+        tasks: Vec<StepId>,
+    },
     Succeeded,
     /// At least one task failed; those that did not depend on it were run.
     Failed,
@@ -41,7 +44,10 @@ pub enum TaskState {
     Running,
     Succeeded,
     /// A stable word for the failure, and what was said, redacted.
-    Failed { kind: String, problem: String },
+    Failed {
+        kind: String,
+        problem: String,
+    },
     /// Not run, because a task it depends on failed, or the run was aborted.
     Skipped,
 }

@@ -117,9 +117,7 @@ impl StreamableHttpClient for BoundedHttp {
         custom_headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let max = self.answer_bytes_max;
-        self.client
-            .get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, custom_headers, max)
-            .await
+        self.client.get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, custom_headers, max).await
     }
 }
 

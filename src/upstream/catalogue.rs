@@ -10,9 +10,7 @@ use rmcp::model::Tool as McpTool;
 use super::connection::Listed;
 use super::suspicious;
 use crate::clock::Clock;
-use crate::core::event::{
-    Event, Json, NewRecord, ToolAnnotations, ToolApproved, ToolQuarantined, ToolRegistered, ToolRemoved,
-};
+use crate::core::event::{Event, Json, NewRecord, ToolAnnotations, ToolApproved, ToolQuarantined, ToolRegistered, ToolRemoved};
 use crate::core::id::ToolId;
 use crate::core::intake::{self, Limits};
 use crate::core::state::State;

@@ -86,10 +86,7 @@ pub(super) fn start(program: Program, message_bytes_max: usize, stderr: &StderrL
 impl Transport<RoleClient> for ChildTransport {
     type Error = std::io::Error;
 
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+    fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.messages.send(item)
     }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use rmcp::RoleClient;
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion, Tool};
 use rmcp::service::{ClientInitializeError, NotificationContext, RunningService, serve_client_with_lifecycle};
 use rmcp::service::{ClientLifecycleMode, Peer, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::RoleClient;
 use tokio::sync::Notify;
 
 use super::bounded::BoundedHttp;
@@ -126,10 +126,7 @@ fn program(target: &Target) -> Result<Program, ConnectError> {
     })
 }
 
-fn http(
-    target: &Target,
-    message_bytes_max: usize,
-) -> Result<(BoundedHttp, StreamableHttpClientTransportConfig), ConnectError> {
+fn http(target: &Target, message_bytes_max: usize) -> Result<(BoundedHttp, StreamableHttpClientTransportConfig), ConnectError> {
     let Target::Url { url, headers } = target else { return Err(ConnectError::new("has no url")) };
     // An error means that a provider is installed already.
     drop(rustls::crypto::ring::default_provider().install_default());

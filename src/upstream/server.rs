@@ -24,7 +24,9 @@ pub enum ServerState {
     Connecting,
     Ready,
     /// It cannot be used: its entry is wrong, or the last attempt to connect failed and another one comes.
-    Failed { problem: String },
+    Failed {
+        problem: String,
+    },
     /// Another process runs the servers.
     Elsewhere,
 }

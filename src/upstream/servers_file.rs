@@ -295,7 +295,10 @@ mod tests {
         servers.set_tool_enabled("fs", "ls", true).unwrap();
         servers.write().unwrap();
         let mut read = ServersFile::read(&path).unwrap();
-        assert_eq!(read.document["mcpServers"]["fs"], json!({"command": "a", "autoApprove": ["x"], "disabled": true, "disabled_tools": ["rm"]}));
+        assert_eq!(
+            read.document["mcpServers"]["fs"],
+            json!({"command": "a", "autoApprove": ["x"], "disabled": true, "disabled_tools": ["rm"]})
+        );
         read.set_enabled("fs", true).unwrap();
         assert!(!read.entries()["fs"].as_ref().unwrap().disabled);
         read.remove("fs").unwrap();

@@ -10,7 +10,7 @@ const text = (text) => ({ content: [{ type: "text", text }] });
 server.registerTool("list_files", { description: "List the files of a folder", inputSchema: { folder: z.string() }, annotations: { readOnlyHint: true } },
   ({ folder }) => text(`${folder}/2026/report-final.pdf\n${folder}/2026/notes.txt`));
 server.registerTool("read_file", { description: "Read the contents of a file", inputSchema: { path: z.string() }, annotations: { readOnlyHint: true } },
-  ({ path }) => text(`the contents of ${path}: key q7f3k9d2w8`));
+  ({ path }) => text(`the contents of ${path}: number q7f3k9d2w8`));
 server.registerTool("send_mail", { description: "Send an email message to a recipient", inputSchema: { to: z.string(), body: z.string() } },
   () => text("sent"));
 server.registerTool("long", { description: "Answer with a long text", inputSchema: {} }, () => text("0123456789".repeat(20_000)));

@@ -26,10 +26,14 @@ fn measure(remote: &Remote) -> anyhow::Result<(usize, usize, usize)> {
     let (mut count, mut bytes) = (0, 0);
     let mut after = Value::Null;
     loop {
-        let path = after.as_str().map_or("/v1/tools?limit=1000".to_owned(), |after| format!("/v1/tools?limit=1000&after={after}"));
+        let path =
+            after.as_str().map_or("/v1/tools?limit=1000".to_owned(), |after| format!("/v1/tools?limit=1000&after={after}"));
         let page = remote.get(&path)?;
-        for tool in page["tools"].as_array().into_iter().flatten().filter(|tool| tool["stub"] == false && tool["removed"] == false) {
-            let definition = json!({"name": tool["name"], "description": tool["description"], "inputSchema": tool["input_schema"]});
+        for tool in
+            page["tools"].as_array().into_iter().flatten().filter(|tool| tool["stub"] == false && tool["removed"] == false)
+        {
+            let definition =
+                json!({"name": tool["name"], "description": tool["description"], "inputSchema": tool["input_schema"]});
             count += 1;
             bytes += definition.to_string().len();
         }

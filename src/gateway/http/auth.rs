@@ -1,9 +1,9 @@
 //! Access control. If API keys are configured, a request needs a bearer key with the right scope; otherwise every local process has
 //! access, but web pages in a local browser do not.
 
+use actix_web::HttpRequest;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::HttpRequest;
 use actix_web::http::Uri;
 use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use actix_web::middleware::Next;

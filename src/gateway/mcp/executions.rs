@@ -47,7 +47,9 @@ impl Mcp {
     pub(super) async fn execute(&self, caller: &Caller, arguments: JsonObject) -> Result<Value, String> {
         let request: ExecuteArguments = parsed(arguments)?;
         let workflow = match (request.tasks, &request.capability) {
-            (Some(tasks), None) => Workflow::from_json(&json!({ "tasks": tasks }), self.parts().limits.steps_max).map_err(told)?,
+            (Some(tasks), None) => {
+                Workflow::from_json(&json!({ "tasks": tasks }), self.parts().limits.steps_max).map_err(told)?
+            }
             (None, Some(name)) => {
                 let state = self.parts().views.current();
                 let found = capability::find(&state, name).map_err(told)?;
@@ -61,7 +63,7 @@ impl Mcp {
             agent: caller.agent.clone(),
             ..RunOptions::default()
         };
-        let run = self.parts().runner.start(workflow, options).await.map_err(told)?;
+        let run = self.parts().runner.start(workflow, options).map_err(told)?;
         self.awaited(&run).await
     }
 
@@ -74,7 +76,7 @@ impl Mcp {
             return self.0.outgoing.page(&cursor).ok_or_else(gone);
         }
         if let Some(token) = token {
-            let run = runner.approve(&token).await.map_err(told)?;
+            let run = runner.approve(&token).map_err(told)?;
             return self.awaited(&run).await;
         }
         let run = run.ok_or("token: give the token of an approval, the id of a run, or the cursor of an answer")?;
@@ -90,7 +92,7 @@ impl Mcp {
         }
         match runner.status(&run).map_err(told)?.state {
             RunState::Failed | RunState::Interrupted => {
-                let resumed = runner.resume(&run).await.map_err(told)?;
+                let resumed = runner.resume(&run).map_err(told)?;
                 self.awaited(&resumed).await
             }
             _ => self.awaited(&run).await,
@@ -132,7 +134,9 @@ fn hint(status: &RunStatus) -> Option<String> {
         RunState::ApprovalRequired { .. } => {
             Some("show the user what needs approval; if they agree, call pml_continue with the token".to_owned())
         }
-        RunState::Failed | RunState::Interrupted => Some(format!("to go on from the first unfinished task, call pml_continue with {run}")),
+        RunState::Failed | RunState::Interrupted => {
+            Some(format!("to go on from the first unfinished task, call pml_continue with {run}"))
+        }
         RunState::Succeeded | RunState::Aborted => None,
     }
 }

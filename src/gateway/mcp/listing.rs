@@ -76,7 +76,8 @@ impl CatalogueSummary {
         let names: Vec<String> = named.iter().take(SERVERS_NAMED_MAX).map(|(name, _)| shown_name(name)).collect();
         let others = named.len().saturating_sub(SERVERS_NAMED_MAX);
         let others = if others > 0 { format!(" and {others} more") } else { String::new() };
-        let procedures = if self.capabilities > 0 { format!(", and {} learnt procedures", self.capabilities) } else { String::new() };
+        let procedures =
+            if self.capabilities > 0 { format!(", and {} learnt procedures", self.capabilities) } else { String::new() };
         format!("There are {tools} tools of the servers {}{others}{procedures}.", names.join(", "))
     }
 }
@@ -154,7 +155,8 @@ impl Mcp {
             _ => JsonObject::from_iter([("type".to_owned(), "object".into())]),
         };
         let hints = tool.annotations.clone().unwrap_or_default();
-        let annotations = ToolAnnotations::from_raw(None, hints.read_only, hints.destructive, hints.idempotent, hints.open_world);
+        let annotations =
+            ToolAnnotations::from_raw(None, hints.read_only, hints.destructive, hints.idempotent, hints.open_world);
         Tool::new(name.to_owned(), description, schema).with_annotations(annotations)
     }
 

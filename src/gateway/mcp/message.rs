@@ -37,8 +37,7 @@ async fn answer(mcp: &Mcp, caller: &Caller, method: &str, params: Value) -> Resu
         "tools/call" => {
             let intent = params["_meta"][INTENT_HINT].as_str().map(str::to_owned);
             let request: CallToolRequestParams = read(params)?;
-            let call =
-                ToolCall { name: request.name.into_owned(), arguments: request.arguments.unwrap_or_default(), intent };
+            let call = ToolCall { name: request.name.into_owned(), arguments: request.arguments.unwrap_or_default(), intent };
             plain(mcp.call(caller, call).await?)
         }
         "resources/list" => plain(mcp.list_resources()),
@@ -46,7 +45,8 @@ async fn answer(mcp: &Mcp, caller: &Caller, method: &str, params: Value) -> Resu
         "resources/read" => plain(mcp.read_resource(&read::<ReadResourceRequestParams>(params)?.uri).await?),
         "initialize" => {
             let asked = params["protocolVersion"].as_str().unwrap_or_default();
-            let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|version| version.as_str() == asked && version.has_initialize());
+            let known =
+                ProtocolVersion::KNOWN_VERSIONS.iter().find(|version| version.as_str() == asked && version.has_initialize());
             plain(server_config(mcp).with_protocol_version(known.cloned().unwrap_or(ProtocolVersion::V_2025_11_25)))
         }
         "ping" => Ok(json!({})),

@@ -90,7 +90,10 @@ impl Mcp {
             if tools && seen.tools != told.tools && subscription.sink().notify_tool_list_changed().await.is_err() {
                 return;
             }
-            if resources && seen.resources != told.resources && subscription.sink().notify_resource_list_changed().await.is_err() {
+            if resources
+                && seen.resources != told.resources
+                && subscription.sink().notify_resource_list_changed().await.is_err()
+            {
                 return;
             }
             told = seen;

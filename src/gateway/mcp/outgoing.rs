@@ -185,7 +185,8 @@ fn shorten_results(answer: &mut Value, bytes_max: usize) {
     }
     let (kept, dropped) = (results.len(), before - results.len());
     if dropped > 0 && answer["meta"].is_object() {
-        let next = answer["meta"]["next_offset"].as_u64().unwrap_or_else(|| answer["meta"]["total_found"].as_u64().unwrap_or(0));
+        let next =
+            answer["meta"]["next_offset"].as_u64().unwrap_or_else(|| answer["meta"]["total_found"].as_u64().unwrap_or(0));
         answer["meta"]["next_offset"] = json!(next.saturating_sub(dropped as u64));
         answer["meta"]["returned_count"] = json!(kept);
     }

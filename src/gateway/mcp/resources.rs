@@ -1,7 +1,8 @@
 //! Resources: the catalogue and the learnt capabilities, as `discover` finds them by name.
 
 use rmcp::model::{
-    ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
+    ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
+    ResourceTemplate,
 };
 use serde_json::{Value, json};
 
@@ -23,14 +24,27 @@ impl Mcp {
     /// The catalogue, the capabilities, and each server.
     pub(crate) fn list_resources(&self) -> ListResourcesResult {
         let listing = self.listing();
-        let resource = |uri: String, name: String, about: String| Resource::new(uri, name).with_description(about).with_mime_type(JSON);
+        let resource =
+            |uri: String, name: String, about: String| Resource::new(uri, name).with_description(about).with_mime_type(JSON);
         let mut resources = vec![
-            resource(CATALOGUE.into(), "catalogue".into(), "The servers whose tools pml knows, with the number of tools".into()),
-            resource(CAPABILITIES.into(), "capabilities".into(), "Procedures learnt from past runs, the most used first".into()),
+            resource(
+                CATALOGUE.into(),
+                "catalogue".into(),
+                "The servers whose tools pml knows, with the number of tools".into(),
+            ),
+            resource(
+                CAPABILITIES.into(),
+                "capabilities".into(),
+                "Procedures learnt from past runs, the most used first".into(),
+            ),
         ];
         let servers = listing.summary.servers.iter().take(SERVERS_MAX);
         resources.extend(servers.map(|(server, tools)| {
-            resource(format!("{SERVERS}{server}"), server.clone(), format!("The tools of {server}, the most used first ({tools})"))
+            resource(
+                format!("{SERVERS}{server}"),
+                server.clone(),
+                format!("The tools of {server}, the most used first ({tools})"),
+            )
         }));
         ListResourcesResult::with_all_items(resources)
     }
@@ -56,7 +70,8 @@ impl Mcp {
 
     fn catalogue(&self) -> Value {
         let listing = self.listing();
-        let server = |(server, tools): (&String, &usize)| json!({"server": server, "tools": tools, "uri": format!("{SERVERS}{server}")});
+        let server =
+            |(server, tools): (&String, &usize)| json!({"server": server, "tools": tools, "uri": format!("{SERVERS}{server}")});
         let servers: Vec<Value> = listing.summary.servers.iter().map(server).collect();
         json!({"servers": servers, "capabilities": listing.summary.capabilities})
     }

@@ -69,8 +69,7 @@ impl ServerHandler for McpServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let caller = self.caller(&context);
         let intent = context.meta.get(INTENT_HINT).and_then(|intent| intent.as_str()).map(str::to_owned);
-        let call =
-            ToolCall { name: request.name.into_owned(), arguments: request.arguments.unwrap_or_default(), intent };
+        let call = ToolCall { name: request.name.into_owned(), arguments: request.arguments.unwrap_or_default(), intent };
         tokio::select! {
             answered = self.mcp.call(&caller, call) => answered.map(CallToolResponse::from),
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the call was cancelled", None)),

@@ -108,6 +108,8 @@ fn read_definition(json: &str) -> Result<ToolRegistered, Unreadable> {
     let kind = Kind::ToolRegistered;
     match codec::from_json(kind, kind.version(), json) {
         Ok(Event::ToolRegistered(definition)) => Ok(definition),
-        Ok(_) | Err(_) => Err(Unreadable { table: TOOLS, column: "quarantined_as", problem: "holds no definition of a tool".to_owned() }),
+        Ok(_) | Err(_) => {
+            Err(Unreadable { table: TOOLS, column: "quarantined_as", problem: "holds no definition of a tool".to_owned() })
+        }
     }
 }

@@ -30,10 +30,9 @@ pub(super) fn input(tool: OwnTool) -> Value {
             }),
             &["query"],
         ),
-        OwnTool::SearchCapabilities => (
-            json!({"intent": text("What is to be done"), "min_score": {"type": "number"}, "limit": limit(5)}),
-            &["intent"],
-        ),
+        OwnTool::SearchCapabilities => {
+            (json!({"intent": text("What is to be done"), "min_score": {"type": "number"}, "limit": limit(5)}), &["intent"])
+        }
         OwnTool::Predict => (
             json!({
                 "intent": text("The task, in plain words"),
