@@ -8,6 +8,7 @@
 //! | [`embedding`] | views | `core::vectors` | `embedding.computed` |
 //! | [`prediction`] | the log, views | `core::live`, `core::predict` | `prediction.served`, `predict.*` on the bus |
 //! | [`trainer`] | views | `core::train` | `model.trained`, `model.parameters`, `model.promoted` |
+//! | [`upstream`] | the servers file, MCP servers, views | `upstream::catalogue` | `tool.*` |
 //! | [`index`] | views | `core::rank` | the search index of discover |
 //! | [`measures`] | views | `core::graph::measures` | the graph measures |
 //! | [`snapshots`] | views | the configured intervals | snapshots, `notify.snapshot_taken` on the bus |
@@ -28,6 +29,7 @@ pub(crate) mod snapshots;
 pub(crate) mod supervisor;
 pub(crate) mod trace;
 pub(crate) mod trainer;
+pub(crate) mod upstream;
 
 use actix::Message;
 

@@ -3,6 +3,7 @@
 
 mod client;
 pub mod discover;
+pub mod execute;
 pub mod ingest;
 pub mod nats;
 pub mod predict;

@@ -21,6 +21,8 @@ mod doctor;
 mod embed;
 mod emit;
 mod eval;
+mod execute;
+mod executions;
 mod explain;
 mod fork;
 mod import;
@@ -40,6 +42,7 @@ mod replay;
 mod retrain;
 mod scratch;
 mod serve;
+mod servers;
 mod snapshot;
 mod source;
 mod train;
@@ -90,6 +93,14 @@ enum Command {
     Predict(predict::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
+    /// Run a workflow or a capability on the MCP servers of a running pml
+    Execute(execute::Arguments),
+    /// List and show executions: what ran when
+    #[command(subcommand)]
+    Executions(executions::Command),
+    /// Add, remove, list, test and switch the MCP servers whose tools pml calls
+    #[command(subcommand)]
+    Servers(servers::Command),
     /// Show the neighbours of a tool in the graph: edges, tools often called before and after, community, path to another tool
     Related(related::Arguments),
     /// Compare the answers of pml with plain baselines, on traces it has not learnt
@@ -179,6 +190,9 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
         Command::Predict(arguments) => on_actors(predict::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
+        Command::Execute(arguments) => on_actors(execute::run(arguments, config, output)),
+        Command::Executions(command) => on_actors(executions::run(command, config, output)),
+        Command::Servers(command) => on_actors(servers::run(command, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Train(arguments) => on_actors(train::run(arguments, config, output)),

@@ -11,6 +11,8 @@ use crate::snapshot::Store;
 
 /// The configuration file that `pml fork` writes beside the log.
 pub(crate) const CONFIG_FILE: &str = "pml.toml";
+/// The directory of the journals of runs.
+pub(crate) const RUNS_DIRECTORY: &str = "runs";
 
 /// Opens the embedded log of `directory` with the configured sizes.
 pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbLog, OpenError> {
@@ -43,7 +45,7 @@ fn check_not_vanished(directory: &Path) -> Result<(), OpenError> {
 /// Restricts files of older versions, which other users may be able to read, to their owner. The directory itself is left unchanged if
 /// it holds other files too.
 fn restrict_permissions(directory: &Path) {
-    let ours = [RedbLog::FILE_NAME, Store::DIRECTORY, CONFIG_FILE];
+    let ours = [RedbLog::FILE_NAME, Store::DIRECTORY, CONFIG_FILE, RUNS_DIRECTORY];
     let is_ours =
         |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| ours.iter().any(|name| entry.file_name() == *name));
     let mut paths = vec![directory.join(RedbLog::FILE_NAME)];

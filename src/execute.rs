@@ -16,6 +16,7 @@ mod status;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use crate::clock::{Clock, entropy};
 use crate::config::{self, Approval};
 use crate::core::event::ToolRegistered;
 use crate::core::id::{ExecutionId, SessionId, StepId, ToolId};
+use crate::core::redact;
 use crate::core::shape::Shape;
 use crate::core::workflow::Workflow;
 use crate::log::SharedLog;
@@ -35,6 +37,11 @@ use journal::Journal;
 use run::{Run, RunParts};
 use shelf::Shelf;
 pub use status::{ResultPage, RunError, RunState, RunStatus, TaskState, TaskStatus};
+
+/// How long a stop waits for the last events of runs.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
+/// Bytes of an intent that are kept.
+const INTENT_BYTES_MAX: usize = 4_096;
 
 /// How a run is started.
 #[derive(Clone, Debug, Default)]
@@ -120,7 +127,8 @@ impl Runner {
         } else {
             RunState::ApprovalRequired { token: format!("apr_{:032x}", entropy()), tasks: needing }
         };
-        let intent = options.intent.filter(|intent| !intent.trim().is_empty()).unwrap_or_else(|| summary(&workflow));
+        let mut intent = options.intent.filter(|intent| !intent.trim().is_empty()).unwrap_or_else(|| summary(&workflow));
+        redact::cut(&mut intent, INTENT_BYTES_MAX);
         let id = format!("run-{}", parts.clock.fresh_id());
         let run = Arc::new(Run::new(RunParts {
             id: id.parse().expect("a word and a ULID are an execution id"),
@@ -271,7 +279,8 @@ impl Runner {
         offset: usize,
         bytes_max: usize,
     ) -> Result<ResultPage, RunError> {
-        Ok(ResultPage::cut(&self.result(run, task)?, offset, bytes_max))
+        let result = self.result(run, task)?;
+        Ok(ResultPage::cut(&result, offset, bytes_max))
     }
 
     /// Interrupts all runs and waits until what they have done is recorded.
@@ -282,7 +291,10 @@ impl Runner {
             // A run that is gone has ended.
             drop(self.wait(&run).await);
         }
-        self.0.parts.recorder.flush().await;
+        // A log that takes longer is stuck; runs that have not ended record their steps again when they are resumed.
+        if tokio::time::timeout(FLUSH_WAIT, self.0.parts.recorder.flush()).await.is_err() {
+            tracing::warn!("the last steps of runs were not recorded");
+        }
     }
 }
 

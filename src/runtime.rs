@@ -21,19 +21,22 @@ use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::core::state::State;
-use crate::data_dir::open_log;
+use crate::data_dir::{self, open_log};
 use crate::embed::{self, EmbedError, SharedEmbedder};
+use crate::execute::{Runner, RunnerParts};
 use crate::gateway;
 use crate::gateway::http::Gateway;
 use crate::log::{AppendError, DeadLetters, OpenError, SharedLog};
 use crate::metrics::Metrics;
-use crate::nats::NatsError;
+use crate::nats::{Nats, NatsError};
 use crate::publisher::{AddressSender, Publisher};
+use crate::recorder::Recorder;
 use crate::role::{Role, Roles};
 use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::subject::Subjects;
 use crate::templates::{self, TemplateError, template_record};
 use crate::training::Trainer;
+use crate::upstream::{HubParts, Upstreams};
 use crate::views::{Latest, LatestSender, Views};
 use actors::Thread;
 use leases::Leases;
@@ -58,6 +61,8 @@ pub enum StartError {
     Append(#[from] AppendError),
     #[error("the configured embedder cannot be used")]
     Embed(#[from] EmbedError),
+    #[error("cannot start the threads for upstream servers")]
+    Threads(#[source] std::io::Error),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
@@ -85,6 +90,9 @@ pub struct Runtime {
     pub snapshots: Arc<Keeper>,
     /// The trainer of this process; `None` without the role, or if `trainer.enabled` is false.
     pub trainer: Option<Trainer>,
+    pub recorder: Recorder,
+    pub upstreams: Upstreams,
+    pub runner: Runner,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -110,6 +118,8 @@ struct Environment {
     clock: Clock,
     roles: Roles,
     leases: Leases,
+    /// The work queue, for a process on NATS.
+    queue: Option<Nats>,
 }
 
 /// What the runtime hands to its actors and does not keep.
@@ -149,6 +159,7 @@ impl Runtime {
             clock,
             roles: Roles::all(),
             leases: Leases::default(),
+            queue: None,
         };
         Self::start_actors(config, environment).await
     }
@@ -166,6 +177,8 @@ impl Runtime {
             bus: Arc::clone(&self.bus),
             subjects: self.subjects.clone(),
             trainer: self.trainer.clone(),
+            upstreams: self.upstreams.clone(),
+            runner: self.runner.clone(),
             metrics: Arc::clone(&self.metrics),
             clock: self.clock.clone(),
             takes_events: self.roles.contains(Role::Execution),
@@ -188,12 +201,13 @@ impl Runtime {
         runtime.start_roles(config, inputs.limits, inputs.address, inputs.embedder);
         runtime.start_measures(config, inputs.measures);
         runtime.start_index(inputs.index);
+        runtime.start_upstream();
         Ok(runtime)
     }
 
     /// Builds a runtime without actors, with the state of the newest usable snapshot.
     async fn build(config: &Config, environment: Environment) -> Result<(Self, ActorInputs), StartError> {
-        let Environment { log, dead, bus, subjects, clock, roles, leases } = environment;
+        let Environment { log, dead, bus, subjects, clock, roles, leases, queue } = environment;
         let (metrics, limits) = (Arc::new(Metrics::new()), Arc::new(Limits::from(config)));
         let store = Store::configured(config)?;
         let state = snapshot::to_start_from(&store, log.as_ref()).await;
@@ -206,6 +220,20 @@ impl Runtime {
         let (address_sender, address) = watch::channel(None);
         let lease = leases.state(Role::Execution);
         let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
+        let recorder = Recorder::new(publisher.clone(), queue);
+        let upstream_lease = roles.contains(Role::Upstream).then(|| leases.state(Role::Upstream));
+        let upstreams = Upstreams::new(HubParts {
+            settings: config.upstream.clone(),
+            views: views.clone(),
+            recorder: recorder.clone(),
+            log: Arc::clone(&log),
+            limits: Arc::clone(&limits),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+            lease: upstream_lease,
+        });
+        let upstreams = upstreams.map_err(StartError::Threads)?;
+        let runner = runner(config, &upstreams, &recorder, (&views, &log), &clock);
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
         let runtime = Self {
             publisher,
@@ -219,6 +247,9 @@ impl Runtime {
             subjects,
             snapshots,
             trainer: trainer(config, &roles, &leases),
+            recorder,
+            upstreams,
+            runner,
             metrics,
             clock,
             roles,
@@ -316,6 +347,8 @@ impl Runtime {
     }
 
     async fn stop_actors(&mut self) {
+        // Runs are interrupted while their events can still be recorded.
+        self.runner.stop().await;
         self.stop.send_replace(true);
         for ended in self.ended.drain(..) {
             // The sender is dropped, never used: an error is the signal.
@@ -327,8 +360,27 @@ impl Runtime {
                 tracing::error!("an actor's thread had panicked");
             }
         }
+        self.upstreams.hub().stop();
         std::mem::take(&mut self.leases).release().await;
     }
+}
+
+fn runner(
+    config: &Config,
+    upstreams: &Upstreams,
+    recorder: &Recorder,
+    (views, log): (&Views, &SharedLog),
+    clock: &Clock,
+) -> Runner {
+    Runner::new(RunnerParts {
+        settings: config.execute.clone(),
+        upstreams: upstreams.clone(),
+        recorder: recorder.clone(),
+        views: views.clone(),
+        log: Arc::clone(log),
+        clock: clock.clone(),
+        directory: config.data_dir.join(data_dir::RUNS_DIRECTORY),
+    })
 }
 
 /// The trainer, for a process that trains.

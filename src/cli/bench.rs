@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, ingest, predict, replay, snapshot, stream};
+use crate::bench::{self, Case, discover, execute, ingest, predict, replay, snapshot, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -19,12 +19,21 @@ pub(super) enum Command {
     Discover,
     /// Answer predict; floor: embedding the question and one product with every vector
     Predict,
+    /// Run workflows; floor: the same calls made directly, the longest task, all runs
+    Execute(ExecuteArguments),
     /// Time from publishing a step to receiving the prediction, embedded and over NATS; floor: a bare NATS round trip
     Stream(StreamArguments),
     /// Fold a log at start; floor: a scan that only decodes
     Replay(ReplayArguments),
     /// Write and read snapshots, start from one, and publish while one is taken
     Snapshot(SnapshotArguments),
+}
+
+#[derive(Args)]
+pub(super) struct ExecuteArguments {
+    /// Be the MCP server of the measurement
+    #[arg(long, hide = true)]
+    serve: bool,
 }
 
 #[derive(Args)]
@@ -73,11 +82,16 @@ pub(super) struct StreamArguments {
 }
 
 pub(super) async fn run(command: Command, mut config: Config, output: &Output) -> Outcome {
+    if matches!(command, Command::Execute(ExecuteArguments { serve: true })) {
+        execute::serve()?;
+        return Ok(0);
+    }
     // A training run beside a measurement would be measured.
     config.trainer.enabled = false;
     let scratch = Scratch::new("bench")?;
     let path = scratch.path();
     let (name, cases) = match command {
+        Command::Execute(_) => ("execute", execute::run(&config, path).await?),
         Command::Discover => ("discover", discover::run(&config)?),
         Command::Predict => ("predict", predict::run()?),
         Command::Stream(StreamArguments { seconds, nats_server }) => {

@@ -82,6 +82,39 @@ impl Remote {
         Ok(BufReader::new(self.stream(path, accept)?).lines())
     }
 
+    /// Posts a question and returns the server-sent events of the answer, each as its name and its data.
+    pub(super) fn events(
+        &self,
+        path: &str,
+        question: &Value,
+    ) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(String, Value)>>> {
+        let mut request = self.agent.post(format!("{}{path}", self.base)).header("accept", "text/event-stream");
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let request = request.header("content-type", "application/json");
+        let response = request.send(question.to_string().as_bytes()).map_err(|error| self.unreachable(&error))?;
+        if !response.status().is_success() {
+            read_json(response)?;
+            anyhow::bail!("{} answered without a stream", self.base);
+        }
+        let mut lines = BufReader::new(response.into_body().into_reader()).lines();
+        let mut name = String::new();
+        Ok(std::iter::from_fn(move || {
+            loop {
+                let line = match lines.next()? {
+                    Ok(line) => line,
+                    Err(error) => return Some(Err(error.into())),
+                };
+                if let Some(event) = line.strip_prefix("event: ") {
+                    event.clone_into(&mut name);
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    return Some(serde_json::from_str(data).map(|data| (name.clone(), data)).map_err(Into::into));
+                }
+            }
+        }))
+    }
+
     /// Returns the bytes of a streamed answer.
     pub(super) fn bytes(&self, path: &str) -> anyhow::Result<impl Read> {
         self.stream(path, "application/octet-stream")

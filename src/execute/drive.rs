@@ -77,25 +77,26 @@ impl Driver {
         loop {
             for at in progress.ready(&self.run.workflow) {
                 if calls.len() < self.shared.parts.settings.parallel_max {
-                    self.start(at, progress, &calls).await;
+                    calls.extend(self.start(at, progress).await);
                 }
             }
             if calls.is_empty() && progress.has_ended() {
                 return End::Completed;
             }
-            tokio::select! {
+            let called = tokio::select! {
                 _ = cancel.wait_for(|cancel| *cancel) => {
                     progress.end();
                     return End::Aborted;
                 }
                 _ = stop.wait_for(|stop| *stop) => return End::Interrupted,
-                Some(called) = calls.next() => self.finish(called, progress).await,
-            }
+                Some(called) = calls.next() => called,
+            };
+            self.finish(called, progress).await;
         }
     }
 
-    /// Starts the call of a task, or fails it if its arguments have no value.
-    async fn start(&self, at: usize, progress: &mut Progress, calls: &Calls) {
+    /// The call of a task, to be made; `None` if it failed because its arguments have no value.
+    async fn start(&self, at: usize, progress: &mut Progress) -> Option<BoxFuture<'static, Called>> {
         let (task, parts) = (&self.run.workflow.tasks()[at], &self.shared.parts);
         progress.start(at);
         let now = parts.clock.now();
@@ -105,13 +106,14 @@ impl Driver {
                 let text = Value::Object(arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
                 let call = call::call(at, task.clone(), arguments, parts.upstreams.clone(), parts.clock.clone());
-                calls.push(Box::pin(call));
+                Some(Box::pin(call))
             }
             Err(failure) => {
                 let text = Value::Object(task.arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
                 let called = Called { at, started: now, ended: now, duration_ms: 0, attempts: 0, outcome: Err(failure) };
                 self.finish(called, progress).await;
+                None
             }
         }
     }

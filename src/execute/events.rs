@@ -7,6 +7,9 @@ use crate::core::time::Timestamp;
 use crate::core::workflow::Task;
 use crate::recorder;
 
+/// Largest arguments that are recorded, in bytes of JSON.
+const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
+
 /// How a call of a task ended.
 pub(super) struct StepOutcome {
     pub(super) ended: Timestamp,
@@ -32,7 +35,7 @@ pub(super) fn step_started(run: &Run, task: &Task, arguments: String, at: Timest
         execution: run.id.clone(),
         step: task.id.clone(),
         tool: Callee::Tool(task.tool.clone()),
-        arguments: Some(Json::from_valid(arguments)),
+        arguments: (arguments.len() <= ARGUMENTS_BYTES_MAX).then(|| Json::from_valid(arguments)),
     });
     fact(run, at, &["step.started", task.id.as_str()], event)
 }

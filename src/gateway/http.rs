@@ -8,6 +8,7 @@ mod body;
 mod dead;
 mod dto;
 mod error;
+mod execute;
 mod mcp;
 mod models;
 mod openapi;
@@ -16,6 +17,7 @@ mod publish;
 mod read;
 mod related;
 mod routes;
+mod servers;
 mod snapshots;
 mod stream;
 
@@ -31,6 +33,7 @@ use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config;
 use crate::core::graph::measures::Measures;
+use crate::execute::Runner;
 use crate::gateway::mcp::Mcp;
 use crate::log::DeadLetters;
 use crate::log::SharedLog;
@@ -39,6 +42,7 @@ use crate::publisher::Publisher;
 use crate::snapshot::Keeper;
 use crate::subject::Subjects;
 use crate::training::Trainer;
+use crate::upstream::Upstreams;
 use crate::views::{Latest, Views};
 
 pub use auth::{hash_key, new_key};
@@ -59,6 +63,8 @@ pub(crate) struct Gateway {
     pub(crate) dead: Arc<dyn DeadLetters>,
     pub(crate) snapshots: Arc<Keeper>,
     pub(crate) trainer: Option<Trainer>,
+    pub(crate) upstreams: Upstreams,
+    pub(crate) runner: Runner,
     pub(crate) bus: SharedBus,
     pub(crate) subjects: Subjects,
     pub(crate) metrics: Arc<Metrics>,

@@ -12,6 +12,7 @@ use crate::actors::prediction::{self, PredictionParts};
 use crate::actors::snapshots::{self, SnapshotsParts};
 use crate::actors::trace::{self, TraceParts};
 use crate::actors::trainer::{self, TrainerParts};
+use crate::actors::upstream::{self, UpstreamParts};
 use crate::bus::{MemoryBus, SharedBus};
 use crate::config::{Config, Serve};
 use crate::core::graph::measures::Measures;
@@ -158,6 +159,20 @@ impl Runtime {
         self.supervise("trainer", Thread::Shared, move || {
             let parts = parts.clone();
             while_leased(lease.clone(), stop.clone(), move |end| trainer::run(TrainerParts { stop: end, ..parts.clone() }))
+        });
+    }
+
+    /// Starts to record events of this process and, with the role, the upstream servers while this process holds the lease.
+    pub(super) fn start_upstream(&mut self) {
+        self.upstreams.hub().handle().spawn(self.recorder.clone().run());
+        if !self.roles.contains(Role::Upstream) {
+            return;
+        }
+        let (lease, stop) = (self.leases.state(Role::Upstream), self.stop.subscribe());
+        let parts = UpstreamParts { hub: Arc::clone(self.upstreams.hub()), stop: stop.clone() };
+        self.supervise("upstream", Thread::Shared, move || {
+            let parts = parts.clone();
+            while_leased(lease.clone(), stop.clone(), move |end| upstream::run(UpstreamParts { stop: end, ..parts.clone() }))
         });
     }
 

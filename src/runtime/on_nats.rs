@@ -48,6 +48,7 @@ impl Runtime {
             leases: Leases::request(&nats, &config.nats, &roles, &clock).await?,
             clock,
             roles,
+            queue: Some(nats.clone()),
         };
         let mut runtime = Self::start_actors(config, environment).await?;
         let mut on_nats = OnNats::default();

@@ -42,11 +42,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineLimit<R> {
         let polled = Pin::new(&mut self.reader).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = polled {
             let read = &buffer.filled()[before..];
-            self.line = match read.iter().rposition(|byte| *byte == b'\n') {
-                Some(at) => read.len() - at - 1,
-                None => self.line + read.len(),
-            };
-            if self.line > self.max {
+            let first = self.line + read.iter().position(|byte| *byte == b'\n').unwrap_or(read.len());
+            self.line = read.iter().rposition(|byte| *byte == b'\n').map_or(first, |at| read.len() - at - 1);
+            if first > self.max || self.line > self.max {
                 let problem = format!("a message is longer than {} bytes (upstream.message_bytes_max)", self.max);
                 return Poll::Ready(Err(std::io::Error::other(problem)));
             }

@@ -123,7 +123,7 @@ impl ProcessGroup {
         #[cfg(unix)]
         if let Some(group) = self.id.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw) {
             // An error means that nobody is left.
-            drop(rustix::process::kill_process_group(group, rustix::process::Signal::KILL));
+            let _none_left = rustix::process::kill_process_group(group, rustix::process::Signal::KILL).is_err();
         }
         // An error means that it has ended. Tokio reaps it in the background.
         drop(child.start_kill());

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -145,9 +146,7 @@ impl Hub {
                 _ = poll.tick() => {}
             }
         }
-        for (_, running) in running {
-            end(running).await;
-        }
+        join_all(running.into_values().map(end)).await;
     }
 
     /// Reads the file and makes the connections agree with it.
@@ -170,7 +169,9 @@ impl Hub {
             if !reloaded.changed.contains(&name) {
                 reloaded.added.push(name.clone());
             }
-            servers.insert(name, server);
+            // Calls may wait for the one that the start has made.
+            let known = self.servers.read().get(&name).filter(|known| known.entry == server.entry).cloned();
+            servers.insert(name, known.unwrap_or(server));
         }
         *self.servers.write() = servers.clone();
         self.remove_tools_of_others(&servers).await;
@@ -247,16 +248,14 @@ impl Hub {
     /// Ends the threads; what still runs on them is cancelled, so children are killed.
     pub(crate) fn stop(&self) {
         if let Some(threads) = self.threads.lock().take() {
-            threads.shutdown_timeout(Duration::from_secs(1));
+            threads.shutdown_background();
         }
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        if let Some(threads) = self.threads.lock().take() {
-            threads.shutdown_background();
-        }
+        self.stop();
     }
 }
 

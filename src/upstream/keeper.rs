@@ -39,7 +39,9 @@ impl Keeper {
         loop {
             let began = self.hub.parts.clock.uptime();
             self.server.set_state(ServerState::Connecting);
-            let Some(mut problem) = self.serve(&entry, &mut handshake).await else { return };
+            let Some(mut problem) = self.serve(&entry, &mut handshake).await else {
+                return self.server.set_state(ServerState::Failed { problem: "it was stopped".to_owned() });
+            };
             if self.hub.parts.clock.uptime().millis_since(began) >= LONG_MS {
                 pause = PAUSE_FIRST;
             }

@@ -4,11 +4,21 @@ use pml::gateway::http::{hash_key, new_key};
 
 use crate::server::{Answer, Server, agent};
 
-const SCOPES: [&str; 3] = ["publish", "query", "admin"];
+const SCOPES: [&str; 4] = ["publish", "query", "execute", "admin"];
 /// What is not listed here needs the scope query.
 const OPEN: [&str; 3] = ["GET /healthz", "GET /readyz", "GET /openapi.json"];
 const PUBLISH: [&str; 1] = ["POST /v1/events"];
-const ADMIN: [&str; 7] = [
+const EXECUTE: [&str; 6] = [
+    "POST /v1/execute",
+    "GET /v1/execute",
+    "POST /v1/execute/continue",
+    "POST /v1/execute/abort",
+    "GET /v1/execute/{run}",
+    "GET /v1/execute/{run}/{task}",
+];
+const ADMIN: [&str; 9] = [
+    "POST /v1/servers/reload",
+    "POST /v1/servers/approve",
     "POST /v1/snapshots",
     "GET /v1/backup",
     "GET /v1/dead",
@@ -19,7 +29,7 @@ const ADMIN: [&str; 7] = [
 ];
 
 /// A server with one key of each scope.
-fn guarded() -> (Server, [String; 3]) {
+fn guarded() -> (Server, [String; 4]) {
     let keys = SCOPES.map(|_| new_key());
     let entries = SCOPES
         .iter()
@@ -67,6 +77,7 @@ fn allowed(route: &str, scope: Option<&str>) -> bool {
     let needed = match route {
         route if OPEN.contains(&route) => return true,
         route if PUBLISH.contains(&route) => "publish",
+        route if EXECUTE.contains(&route) => "execute",
         route if ADMIN.contains(&route) => "admin",
         _ => "query",
     };
@@ -87,6 +98,7 @@ fn every_route_is_open_to_its_scope_alone_however_its_path_is_spelt() {
             routes += 1;
             let route = format!("{} {pattern}", method.to_uppercase());
             let path = pattern.replace("{execution}", "e1").replace("{version}", "head-0123456789ab");
+            let path = path.replace("{run}", "run-1").replace("{task}", "t");
             let check = |spelling: &str, routed: bool| {
                 for (scope, key) in &holders {
                     let answer = ask(&server, &agent, *key, method, spelling);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::core::capability::Capability;
-use crate::core::event::Json;
+use crate::core::event::{Json, ToolRegistered};
 use crate::core::graph::edge::{EdgeCounter, EdgeKind};
 use crate::core::graph::{EdgeKey, Node};
 use crate::core::state::State;
@@ -19,15 +19,44 @@ pub(super) struct ToolDto<'a> {
     description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<&'a RawValue>,
+    /// Of its server, or inferred from what it answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a RawValue>,
     /// Called before it was registered.
     stub: bool,
     removed: bool,
+    /// How its server lists it while it is in quarantine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantined: Option<QuarantineDto<'a>>,
     calls: u64,
+    errors: u64,
     success_rate: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     mean_duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_used: Option<String>,
+}
+
+#[derive(Serialize)]
+struct QuarantineDto<'a> {
+    /// What an approval names.
+    definition: String,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a RawValue>,
+}
+
+impl<'a> From<&'a ToolRegistered> for QuarantineDto<'a> {
+    fn from(listed: &'a ToolRegistered) -> Self {
+        Self {
+            definition: listed.definition(),
+            description: &listed.description,
+            input_schema: raw(listed.input_schema.as_ref()),
+            output_schema: raw(listed.output_schema.as_ref()),
+        }
+    }
 }
 
 impl<'a> From<&'a Tool> for ToolDto<'a> {
@@ -38,10 +67,13 @@ impl<'a> From<&'a Tool> for ToolDto<'a> {
             server: tool.id.server(),
             name: registration.map_or(tool.id.name(), |registration| &registration.name),
             description: registration.map(|registration| registration.description.as_str()),
-            input_schema: registration.and_then(|registration| raw(registration.input_schema.as_ref())),
+            input_schema: raw(tool.input_schema()),
+            output_schema: raw(tool.output_schema()),
             stub: tool.is_stub(),
             removed: tool.removed,
+            quarantined: tool.listed.as_deref().map(Into::into),
             calls: tool.calls,
+            errors: tool.calls - tool.successes,
             success_rate: tool.success_rate(),
             mean_duration_ms: tool.duration_total_ms.checked_div(tool.timed_calls),
             last_used: tool.last_used.map(|at| at.to_string()),

@@ -14,11 +14,13 @@ use crate::ask::catalogue::Refused;
 use crate::bus::BusError;
 use crate::config::Scope;
 use crate::core::redact::Redactor;
+use crate::execute::RunError;
 use crate::log::{AppendError, ReadError};
 use crate::publisher::PublishError;
 use crate::publisher::RedriveError;
 use crate::snapshot::SnapshotError;
 use crate::training::ChangeError;
+use crate::upstream::{ApproveError, ReloadError};
 
 /// The `Retry-After` of temporary errors, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -68,6 +70,12 @@ pub(crate) enum ApiError {
     Append(#[from] AppendError),
     #[error(transparent)]
     Redrive(#[from] RedriveError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Reload(#[from] ReloadError),
+    #[error(transparent)]
+    Approve(#[from] ApproveError),
     #[error("{}", snapshot_problem(.0))]
     Snapshot(#[from] SnapshotError),
 }
@@ -97,6 +105,10 @@ impl ResponseError for ApiError {
             Self::BadRequest { .. } | Self::Ask(AskError::Invalid { .. }) => StatusCode::BAD_REQUEST,
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
+            Self::Run(error) => run_status(error),
+            Self::Approve(ApproveError::Append(AppendError::Full { .. })) => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Approve(ApproveError::Append(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Reload(_) | Self::Approve(_) => StatusCode::CONFLICT,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::ModelChange(error) if error.is_unknown() => StatusCode::NOT_FOUND,
             Self::NoSuchMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -139,6 +151,16 @@ impl ResponseError for ApiError {
         let mut error = self.to_string();
         Redactor::builtin().clean(&mut error);
         response.json(json!({"error": error}))
+    }
+}
+
+fn run_status(error: &RunError) -> StatusCode {
+    match error {
+        RunError::Workflow(_) | RunError::Capability(_) | RunError::Tool { .. } => StatusCode::BAD_REQUEST,
+        RunError::UnknownRun(_) | RunError::UnknownToken | RunError::NoResult(..) => StatusCode::NOT_FOUND,
+        RunError::UnderWay(_) | RunError::NotResumable(_) | RunError::Elsewhere(_) => StatusCode::CONFLICT,
+        RunError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
+        RunError::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -1,5 +1,7 @@
 //! `GET /openapi.json`: the OpenAPI description of the HTTP gateway. The event schemas are the generated ones.
 
+mod execution;
+
 use actix_web::HttpResponse;
 use serde_json::{Value, json};
 
@@ -77,9 +79,10 @@ fn publish_answer() -> Value {
 /// Returns all paths, with the scope that each operation needs.
 fn paths() -> Value {
     let mut paths = resources();
-    if let (Value::Object(paths), Value::Object(questions), Value::Object(models)) = (&mut paths, questions(), models()) {
-        paths.extend(questions);
-        paths.extend(models);
+    for more in [questions(), models(), execution::paths()] {
+        if let (Value::Object(paths), Value::Object(more)) = (&mut paths, more) {
+            paths.extend(more);
+        }
     }
     for RouteEntry { method, path, access, .. } in routes::table() {
         let operation = paths.get_mut(path).and_then(|path| path.get_mut(method.as_str().to_ascii_lowercase()));

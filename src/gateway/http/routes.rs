@@ -6,12 +6,15 @@ use actix_web::middleware::from_fn;
 use actix_web::{Route, web};
 
 use super::auth::{self, Access};
-use super::{ask, backup, dead, error, mcp, models, openapi, predictions, publish, read, related, snapshots, stream};
+use super::{
+    ask, backup, dead, error, execute, mcp, models, openapi, predictions, publish, read, related, servers, snapshots, stream,
+};
 use crate::config::Scope;
 
 const OPEN: Access = Access::Open;
 const PUBLISH: Access = Access::Scope(Scope::Publish);
 const QUERY: Access = Access::Scope(Scope::Query);
+const EXECUTE: Access = Access::Scope(Scope::Execute);
 const ADMIN: Access = Access::Scope(Scope::Admin);
 
 /// One row of the table.
@@ -45,6 +48,15 @@ pub(super) fn table() -> Vec<RouteEntry> {
         post("/v1/models/{version}/promote", ADMIN, web::to(models::promote)),
         post("/v1/search_tools", QUERY, web::to(ask::search_tools)),
         post("/v1/search_capabilities", QUERY, web::to(ask::search_capabilities)),
+        get("/v1/servers", QUERY, web::to(servers::list)),
+        post("/v1/servers/reload", ADMIN, web::to(servers::reload)),
+        post("/v1/servers/approve", ADMIN, web::to(servers::approve)),
+        post("/v1/execute", EXECUTE, web::to(execute::start)),
+        get("/v1/execute", EXECUTE, web::to(execute::list)),
+        post("/v1/execute/continue", EXECUTE, web::to(execute::go_on)),
+        post("/v1/execute/abort", EXECUTE, web::to(execute::abort)),
+        get("/v1/execute/{run}", EXECUTE, web::to(execute::show)),
+        get("/v1/execute/{run}/{task}", EXECUTE, web::to(execute::result)),
         get("/v1/predictions", QUERY, web::to(predictions::stream)),
         get("/v1/traces/{execution}", QUERY, web::to(read::trace)),
         get("/v1/state", QUERY, web::to(read::state)),

@@ -1,0 +1,73 @@
+//! The description of the routes of servers and runs.
+
+use serde_json::{Value, json};
+
+use super::{ask, failed, get, parameter};
+
+/// Returns the paths of servers and runs.
+pub(super) fn paths() -> Value {
+    let run = json!({"type": "string", "description": "Id of a run."});
+    let wait = json!({"type": "boolean", "default": true, "description": "Answer at the end of the run, not at once."});
+    let mut reload = ask("Read the servers file again; it is also read when it changes", &json!({}), &[]);
+    reload.as_object_mut().expect("an operation").remove("requestBody");
+    let mut approve = ask(
+        "Approve the definition with which a server lists a tool in quarantine",
+        &json!({
+            "tool": {"type": "string"},
+            "definition": {"type": "string", "description": "Hash of what was looked at, as GET /v1/tools shows it."},
+        }),
+        &["tool"],
+    );
+    approve["responses"]["409"] = failed("It is not in quarantine, or has changed again");
+    json!({
+        "/v1/servers": {"get": get("The MCP servers whose tools pml calls, their state and tools", &[])},
+        "/v1/servers/reload": {"post": reload},
+        "/v1/servers/approve": {"post": approve},
+        "/v1/execute": {
+            "post": start(&wait),
+            "get": get("The runs that this process knows, the newest first", &[]),
+        },
+        "/v1/execute/continue": {"post": followed(ask("Approve what a run waits for, or resume an interrupted or failed run", &json!({
+            "token": {"type": "string", "description": "Of the approval."}, "run": run, "wait": wait,
+        }), &[]))},
+        "/v1/execute/abort": {"post": ask("End a run, or refuse its approval; finished results are kept", &json!({"run": run}), &["run"])},
+        "/v1/execute/{run}": {"get": get("One run with its results", &[parameter("run", "path", "string", "Id of the run")])},
+        "/v1/execute/{run}/{task}": {"get": get("A piece of the result of a task, as text of JSON", &[
+            parameter("run", "path", "string", "Id of the run"),
+            parameter("task", "path", "string", "Id of the task"),
+            parameter("offset", "query", "integer", "Where the piece begins, in bytes"),
+            parameter("limit", "query", "integer", "Longest piece, at most 1048576 bytes"),
+        ])},
+    })
+}
+
+fn start(wait: &Value) -> Value {
+    let task = json!({
+        "type": "object", "required": ["id", "tool"], "additionalProperties": false,
+        "properties": {
+            "id": {"type": "string"}, "tool": {"type": "string"},
+            "arguments": {"type": "object", "description": "$OUTPUT[task].path stands for a part of another task's result."},
+            "depends_on": {"type": "array", "items": {"type": "string"}},
+            "timeout_ms": {"type": "integer"}, "retries": {"type": "integer", "maximum": 10},
+        },
+    });
+    let properties = json!({
+        "workflow": {"type": "object", "properties": {"tasks": {"type": "array", "items": task}}, "required": ["tasks"]},
+        "capability": {"type": "string", "description": "Instead of a workflow: a capability by name or id."},
+        "arguments": {"type": "object", "description": "Of the capability."},
+        "intent": {"type": "string"}, "session": {"type": "string"}, "agent": {"type": "string"},
+        "approved": {"type": "boolean", "default": false, "description": "Approve all calls beforehand."},
+        "reuse": {"type": "string", "description": "An earlier run whose finished tasks are taken over."},
+        "wait": wait,
+    });
+    followed(ask("Run a workflow, or a capability, on the MCP servers", &properties, &[]))
+}
+
+/// An operation that answers with a run, or with its progress as server-sent events.
+fn followed(mut operation: Value) -> Value {
+    operation["responses"]["200"] = json!({
+        "description": "The run has ended or needs approval; with Accept: text/event-stream its progress as events, the last one `done`",
+    });
+    operation["responses"]["202"] = json!({"description": "The run is under way"});
+    operation
+}
