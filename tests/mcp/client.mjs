@@ -2,7 +2,6 @@
 // The argument is the package to use. Standard input is the same as for client.py; `mode` is not used.
 
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 
 const name = process.argv[2];
 const { Client } = await import(`${name}/client/index.js`);
@@ -44,5 +43,5 @@ async function visit(target, calls) {
 const asked = JSON.parse(readFileSync(0, "utf8"));
 const seen = [];
 for (const target of asked.targets) seen.push(await visit(target, asked.calls));
-const { version } = createRequire(import.meta.url)(`${name}/package.json`);
+const { version } = JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url)));
 console.log(JSON.stringify({ client: version, seen }));

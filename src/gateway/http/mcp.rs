@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt;
@@ -70,7 +70,11 @@ pub(super) async fn streamable(
     transport.check_sessions(request.headers().contains_key(SESSION_HEADER), &body).await?;
     let response = transport.service.handle(converted(&request, &gateway, body)?).await;
     let (parts, body) = response.into_parts();
-    let status = StatusCode::from_u16(parts.status.as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = match StatusCode::from_u16(parts.status.as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR) {
+        // Clients take anything but 200 for a session that did not end.
+        StatusCode::ACCEPTED if request.method() == Method::DELETE => StatusCode::OK,
+        status => status,
+    };
     let mut builder = HttpResponse::build(status);
     for (name, value) in &parts.headers {
         let name = HeaderName::from_bytes(name.as_str().as_bytes());

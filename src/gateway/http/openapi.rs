@@ -265,7 +265,7 @@ fn mcp() -> Value {
             "responses": {"200": {"description": "The response, as JSON or as an event stream"}, "4XX": failed("Not answered, and why")},
         },
         "get": get("Messages of the server to the client of a session, as server-sent events", &[session()]),
-        "delete": {"summary": "End a session", "parameters": [session()], "responses": {"202": {"description": "It has ended"}}},
+        "delete": {"summary": "End a session", "parameters": [session()], "responses": {"200": {"description": "It has ended"}}},
     })
 }
 

@@ -96,7 +96,7 @@ impl Drop for ObservedCall {
         let events = self.ended(false, Some("cancelled"), None, &[]);
         if !events.is_empty() {
             let mcp = self.mcp.clone();
-            tokio::spawn(async move { mcp.record(events).await });
+            self.mcp.parts().upstreams.hub().handle().spawn(async move { mcp.record(events).await });
         }
     }
 }
