@@ -220,7 +220,7 @@ fn on_actors(work: impl Future<Output = Outcome>) -> Outcome {
 
 /// Sends log lines to standard error: from level info for a server, errors only for other commands.
 fn start_tracing(serving: bool) {
-    let default = if serving { "info,actix_server=warn" } else { "error" };
+    let default = if serving { "info,actix_server=warn,rmcp=warn" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("PML_LOG").unwrap_or_else(|_| default.into());
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();

@@ -28,11 +28,13 @@ impl Mcp {
     /// Returns the first setting that cannot work. `has_keys` says whether there are API keys.
     pub(super) fn validate(&self, has_keys: bool) -> Result<(), ConfigError> {
         let refused = |key, problem: String| Err(ConfigError::Value { key, problem });
-        if self.session_idle_s == 0 {
-            return refused("mcp.session_idle_s", "must be at least 1".to_owned());
-        }
-        if self.execution_idle_ms == 0 {
-            return refused("mcp.execution_idle_ms", "must be at least 1".to_owned());
+        let positive = [
+            ("mcp.sessions_max", self.sessions_max > 0),
+            ("mcp.session_idle_s", self.session_idle_s > 0),
+            ("mcp.execution_idle_ms", self.execution_idle_ms > 0),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, is_positive)| !is_positive) {
+            return refused(key, "must be at least 1".to_owned());
         }
         if self.answer_bytes_max < ANSWER_BYTES_MIN {
             let problem = format!("must be at least {ANSWER_BYTES_MIN}: an answer would hold next to nothing");

@@ -31,7 +31,6 @@ impl Config {
             ("prediction.ranked_max", self.prediction.ranked_max),
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),
-            ("mcp.sessions_max", self.mcp.sessions_max),
             ("upstream.concurrency", self.upstream.concurrency),
             ("upstream.waiting_max", self.upstream.waiting_max),
             ("upstream.message_bytes_max", self.upstream.message_bytes_max),

@@ -370,8 +370,8 @@ mod tests {
     #[test]
     fn a_long_execution_is_continued_by_another() {
         let mut watched = Watched::new();
-        for now_ms in 0..4 {
-            watched.call("a", "x", "y", now_ms);
+        for at_ms in 0..4 {
+            watched.call("a", "x", "y", at_ms);
         }
         assert_eq!(watched.lines.iter().filter(|line| line.contains(" for ")).count(), 2);
     }
