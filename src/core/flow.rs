@@ -224,8 +224,8 @@ mod tests {
     fn memory_is_bounded() {
         let mut values = Values::default();
         for call in 0..20 {
-            let text: String = (0..1_000).map(|number| format!("/srv/{call}/file-{number:08} ")).collect();
-            values.add_returned(call, [text.as_str()]);
+            let paths: Vec<String> = (0..1_000).map(|number| format!("/srv/{call}/file-{number:08}")).collect();
+            values.add_returned(call, [paths.join(" ").as_str()]);
         }
         assert_eq!(values.origins.len(), VALUES_MAX);
         assert!(values.sources(["/srv/0/file-00000001"]).contains(&0), "what was first is kept");

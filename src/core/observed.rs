@@ -103,7 +103,7 @@ impl Observer {
         let Some(known) = self.session(session, now_ms) else { return events };
         let is_other = |group: &Group| group.intent.as_deref() != Some(intent) && group.under_way == 0;
         if known.group.as_ref().is_some_and(is_other) {
-            events.extend(known.group.take().map(|group| group.finished()));
+            events.extend(known.group.take().map(Group::finished));
         }
         known.intent = Some(intent.to_owned());
         events
@@ -126,7 +126,7 @@ impl Observer {
         }
         let is_over = |group: &Group| group.calls as usize >= steps_max || group.intent != known.intent;
         if known.group.as_ref().is_some_and(|group| group.under_way == 0 && is_over(group)) {
-            events.extend(known.group.take().map(|group| group.finished()));
+            events.extend(known.group.take().map(Group::finished));
         }
         let group = known.group.get_or_insert_with(|| {
             let group = Group::new(execution, known.intent.clone());
@@ -151,11 +151,11 @@ impl Observer {
 
     /// Notes what a call came to.
     pub fn end_call(&mut self, ticket: CallTicket, ended: EndedCall<'_>, now_ms: u64) -> Event {
-        let known = self.sessions.get_mut(&ticket.session).map(|known| {
+        let known = self.sessions.get_mut(&ticket.session);
+        let group = known.and_then(|known| {
             known.active_ms = now_ms;
-            known
+            known.group.as_mut().filter(|group| group.execution == ticket.execution)
         });
-        let group = known.and_then(|known| known.group.as_mut()).filter(|group| group.execution == ticket.execution);
         if let Some(group) = group {
             group.under_way -= 1;
             group.last_succeeded = ended.success;
@@ -191,7 +191,7 @@ impl Observer {
         let over: Vec<SessionId> =
             self.sessions.iter().filter(|(_, session)| is_over(session)).map(|(id, _)| id.clone()).collect();
         let ended = over.iter().filter_map(|id| self.sessions.remove(id)?.group);
-        ended.map(|group| group.finished()).collect()
+        ended.map(Group::finished).collect()
     }
 
     /// Ends the session that has been idle for longest if another one would be too many.
@@ -202,7 +202,7 @@ impl Observer {
         let quiet = self.sessions.iter().filter(|(_, session)| session.is_quiet());
         let oldest = quiet.min_by_key(|(_, session)| session.active_ms).map(|(id, _)| id.clone());
         let ended = oldest.and_then(|id| self.sessions.remove(&id)?.group);
-        ended.map(|group| group.finished()).into_iter().collect()
+        ended.map(Group::finished).into_iter().collect()
     }
 
     /// The session, new if it is not known and there is room.

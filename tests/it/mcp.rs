@@ -1,5 +1,8 @@
 //! The MCP gateway over HTTP: the messages of the protocol, who may do what, limits.
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+
 use pml::gateway::http::{hash_key, new_key};
 use serde_json::{Value, json};
 
@@ -313,6 +316,32 @@ fn every_protocol_version_is_served() {
     assert!(ask("tools/list", None, json!({}))["result"]["tools"].is_array());
     let called = ask("tools/call", Some("pml_discover"), json!({"name": "pml_discover", "arguments": {"name": "*"}}));
     assert_eq!(called["result"]["structuredContent"]["meta"]["total_found"], 3, "{called}");
+}
+
+#[test]
+fn a_client_is_told_when_the_lists_change() {
+    let server = desk(&[]);
+    let version = "2025-06-18";
+    let response = post_mcp(&server, &[], &initialize(version));
+    let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    first_message(response);
+    let headers = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", version)];
+    post_mcp(&server, &headers, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let mut request = agent().get(format!("{}/mcp", server.url())).header("accept", "text/event-stream");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let stream = request.call().unwrap();
+    assert_eq!(stream.status(), 200);
+    server.accept(&tool("github:create_issue", "Create an issue"));
+    let mut wanted = BTreeSet::from(["notifications/tools/list_changed", "notifications/resources/list_changed"]);
+    for line in BufReader::new(stream.into_body().into_reader()).lines() {
+        wanted.retain(|method| !line.as_ref().unwrap().contains(*method));
+        if wanted.is_empty() {
+            return;
+        }
+    }
+    panic!("the stream ended without {wanted:?}");
 }
 
 #[test]

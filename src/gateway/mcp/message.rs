@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::server::{INTENT_HINT, server_config};
+use super::server::{INTENT_HINT, SESSION_HINT, server_config};
 use super::{Caller, Mcp, ToolCall};
 
 /// Answers a JSON-RPC message; `None` for a notification, which has no answer.
@@ -36,9 +36,10 @@ async fn answer(mcp: &Mcp, caller: &Caller, method: &str, params: Value) -> Resu
         "tools/list" => plain(mcp.list_tools(read::<PaginatedRequestParams>(params)?.cursor.as_deref())?),
         "tools/call" => {
             let intent = params["_meta"][INTENT_HINT].as_str().map(str::to_owned);
+            let caller = caller.clone().described(None, params["_meta"][SESSION_HINT].as_str());
             let request: CallToolRequestParams = read(params)?;
             let call = ToolCall { name: request.name.into_owned(), arguments: request.arguments.unwrap_or_default(), intent };
-            plain(mcp.call(caller, call).await?)
+            plain(mcp.call(&caller, call).await?)
         }
         "resources/list" => plain(mcp.list_resources()),
         "resources/templates/list" => plain(Mcp::list_resource_templates()),

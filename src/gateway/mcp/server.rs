@@ -12,7 +12,7 @@ use super::{Caller, Mcp, ToolCall};
 
 /// Members of `_meta` by which a client says what a call is for, and to which of its sessions it belongs.
 pub(super) const INTENT_HINT: &str = "pml/intent";
-const SESSION_HINT: &str = "pml/session";
+pub(super) const SESSION_HINT: &str = "pml/session";
 
 /// One MCP connection, or one request of a client without sessions.
 #[derive(Clone)]
