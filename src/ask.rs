@@ -6,6 +6,7 @@ mod answer;
 pub(crate) mod catalogue;
 mod explain;
 pub(crate) mod models;
+mod named;
 mod predict;
 pub(crate) mod related;
 mod request;
@@ -94,13 +95,19 @@ impl Asker {
         Ok(Self::new(views, indexed, Latest::fixed(Arc::new(measures)), embedder, config.limits.intent_bytes_max))
     }
 
-    /// One ranked list of tools and capabilities.
+    /// One list of tools and capabilities: ranked by an intent, or found by name.
     pub fn discover(&self, request: DiscoverRequest) -> Result<DiscoverAnswer, AskError> {
         let wanted = request.wanted()?;
+        if let Some(name) = &request.name {
+            let measures = request.include_related.then(|| self.measures.current());
+            return Ok(named::find(&self.views.current(), name, wanted, request.offset, measures.as_deref()));
+        }
         self.answer(request.intent, move |asker, index, question| {
-            let found = discover(index, &question, wanted);
+            let mut found = discover(index, &question, DiscoverOptions { limit: wanted.limit + request.offset, ..wanted });
+            found.hits.drain(..request.offset.min(found.hits.len()));
             let measures = request.include_related.then(|| asker.measures.current());
-            Ok(DiscoverAnswer::new(index.state(), &question.intent, wanted.only, &found, measures.as_deref()))
+            let answer = DiscoverAnswer::new(index.state(), &question.intent, wanted.only, &found, measures.as_deref());
+            Ok(answer.from_offset(request.offset))
         })
     }
 

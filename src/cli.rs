@@ -28,6 +28,7 @@ mod fork;
 mod import;
 mod key;
 mod log;
+mod mcp;
 mod model;
 mod outcome;
 mod output;
@@ -79,6 +80,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or con
 enum Command {
     /// Run the server: embedded log, HTTP on a loopback address
     Serve(serve::Arguments),
+    /// Serve the Model Context Protocol on standard input and output
+    Mcp(mcp::Arguments),
     /// Learn from traces shipped with the program and serve what was learnt
     Demo(demo::Arguments),
     /// Publish events from a file, from standard input or from flags
@@ -188,6 +191,7 @@ pub fn main() -> ExitCode {
 fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -> Outcome {
     match command {
         Command::Serve(arguments) => on_actors(serve::run(arguments, config, output)),
+        Command::Mcp(arguments) => on_actors(mcp::run(arguments, config)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
         Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
@@ -228,7 +232,7 @@ fn on_actors(work: impl Future<Output = Outcome>) -> Outcome {
 
 /// Sends log lines to standard error: from level info for a server, errors only for other commands.
 fn start_tracing(serving: bool) {
-    let default = if serving { "info,actix_server=warn" } else { "error" };
+    let default = if serving { "info,actix_server=warn,rmcp=warn" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("PML_LOG").unwrap_or_else(|_| default.into());
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();

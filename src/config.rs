@@ -2,6 +2,7 @@
 //! No other module reads settings.
 
 mod layers;
+mod mcp;
 mod validate;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
 use layers::{invalid, merge, nested, read};
+pub use mcp::{Expose, Mcp};
 
 /// The default configuration file, which documents every key.
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
@@ -48,6 +50,7 @@ pub struct Config {
     pub workspace: String,
     pub data_dir: PathBuf,
     pub http: Http,
+    pub mcp: Mcp,
     pub limits: LimitKeys,
     pub log: Log,
     pub dead: Dead,

@@ -1,6 +1,7 @@
 //! The runtime builds the adapters and the actors of a process, connects them, and stops them in order. No other module does.
 
 mod actors;
+mod calls;
 mod leases;
 mod on_nats;
 
@@ -21,11 +22,12 @@ use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::core::state::State;
-use crate::data_dir::{self, open_log};
+use crate::data_dir::open_log;
 use crate::embed::{self, EmbedError, SharedEmbedder};
-use crate::execute::{Runner, RunnerParts};
+use crate::execute::Runner;
 use crate::gateway;
 use crate::gateway::http::Gateway;
+use crate::gateway::mcp::Mcp;
 use crate::log::{AppendError, DeadLetters, OpenError, SharedLog};
 use crate::metrics::Metrics;
 use crate::nats::{Nats, NatsError};
@@ -39,6 +41,7 @@ use crate::training::Trainer;
 use crate::upstream::{HubParts, Upstreams};
 use crate::views::{Latest, LatestSender, Views};
 use actors::Thread;
+use calls::{mcp, runner};
 use leases::Leases;
 use on_nats::OnNats;
 
@@ -93,6 +96,7 @@ pub struct Runtime {
     pub recorder: Recorder,
     pub upstreams: Upstreams,
     pub runner: Runner,
+    pub(crate) mcp: Mcp,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -179,6 +183,7 @@ impl Runtime {
             trainer: self.trainer.clone(),
             upstreams: self.upstreams.clone(),
             runner: self.runner.clone(),
+            mcp: self.mcp.clone(),
             metrics: Arc::clone(&self.metrics),
             clock: self.clock.clone(),
             takes_events: self.roles.contains(Role::Execution),
@@ -202,6 +207,7 @@ impl Runtime {
         runtime.start_measures(config, inputs.measures);
         runtime.start_index(inputs.index);
         runtime.start_upstream();
+        runtime.start_mcp();
         Ok(runtime)
     }
 
@@ -234,6 +240,7 @@ impl Runtime {
         });
         let upstreams = upstreams.map_err(StartError::Threads)?;
         let runner = runner(config, &upstreams, &recorder, (&views, &log), &clock);
+        let mcp = mcp(config, (&asker, &views), (&upstreams, &runner, &recorder), &limits, &clock);
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
         let runtime = Self {
             publisher,
@@ -250,6 +257,7 @@ impl Runtime {
             recorder,
             upstreams,
             runner,
+            mcp,
             metrics,
             clock,
             roles,
@@ -347,7 +355,8 @@ impl Runtime {
     }
 
     async fn stop_actors(&mut self) {
-        // Runs are interrupted while their events can still be recorded.
+        // What was called and run is recorded while events are still accepted.
+        self.mcp.stop().await;
         self.runner.stop().await;
         self.stop.send_replace(true);
         for ended in self.ended.drain(..) {
@@ -363,24 +372,6 @@ impl Runtime {
         self.upstreams.hub().stop();
         std::mem::take(&mut self.leases).release().await;
     }
-}
-
-fn runner(
-    config: &Config,
-    upstreams: &Upstreams,
-    recorder: &Recorder,
-    (views, log): (&Views, &SharedLog),
-    clock: &Clock,
-) -> Runner {
-    Runner::new(RunnerParts {
-        settings: config.execute.clone(),
-        upstreams: upstreams.clone(),
-        recorder: recorder.clone(),
-        views: views.clone(),
-        log: Arc::clone(log),
-        clock: clock.clone(),
-        directory: config.data_dir.join(data_dir::RUNS_DIRECTORY),
-    })
 }
 
 /// The trainer, for a process that trains.

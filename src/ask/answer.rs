@@ -31,6 +31,9 @@ struct MetaDto {
     returned_count: usize,
     tools_count: usize,
     capabilities_count: usize,
+    /// The `offset` of the next page; missing on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<usize>,
     /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
@@ -80,9 +83,23 @@ impl DiscoverAnswer {
             returned_count: results.len(),
             tools_count: found.tools,
             capabilities_count: found.capabilities,
+            next_offset: None,
             based_on_seq: state.applied().0,
         };
-        Self { results, meta, deprecated: None }
+        Self { results, meta, deprecated: None }.from_offset(0)
+    }
+
+    /// Says where the next page begins, for a page that begins at `offset`.
+    pub(super) fn from_offset(mut self, offset: usize) -> Self {
+        let next = offset + self.results.len();
+        self.meta.next_offset = (!self.results.is_empty() && next < self.meta.total_found).then_some(next);
+        self
+    }
+
+    /// Replaces the signals of every result.
+    pub(super) fn with_signals(mut self, signals: &BTreeMap<&'static str, f64>) -> Self {
+        self.results.iter_mut().for_each(|result| result.signals.clone_from(signals));
+        self
     }
 
     pub(super) fn deprecated(self, instead: &'static str) -> Self {
@@ -180,7 +197,7 @@ struct ToolDto {
     tool_id: String,
     server_id: String,
     description: String,
-    score: f64,
+    final_score: f64,
     semantic_score: f64,
     graph_score: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,7 +214,7 @@ impl SearchToolsAnswer {
                 tool_id: item.id,
                 server_id: item.server_id.unwrap_or_default(),
                 description: item.description,
-                score: *score,
+                final_score: *score,
                 semantic_score: hit.semantic,
                 graph_score: *graph,
                 input_schema: item.input_schema,

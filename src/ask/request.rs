@@ -10,16 +10,23 @@ use crate::core::state::State;
 
 const DISCOVER_LIMIT: usize = 10;
 const DISCOVER_LIMIT_MAX: usize = 50;
+const DISCOVER_OFFSET_MAX: usize = 10_000;
 const SEARCH_LIMIT: usize = 5;
 
-/// A question for tools and capabilities that fit an intent (S4 AC2).
+/// A question for tools and capabilities that fit an intent (S4 AC2), or that have a name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiscoverRequest {
+    #[serde(default)]
     pub intent: String,
+    /// Instead of an intent: a name, a pattern of names with `*` and `?`, or an id.
+    pub name: Option<String>,
     #[serde(default)]
     pub filter: Filter,
     pub limit: Option<usize>,
+    /// How many results are left out at the beginning: `meta.next_offset` of the page before.
+    #[serde(default)]
+    pub offset: usize,
     #[serde(default)]
     pub include_related: bool,
 }
@@ -57,6 +64,13 @@ impl From<ItemType> for ItemFilter {
 
 impl DiscoverRequest {
     pub(super) fn wanted(&self) -> Result<DiscoverOptions, AskError> {
+        if self.name.is_some() && !self.intent.trim().is_empty() {
+            return Err(AskError::invalid("name", "is given besides an intent; give one of them"));
+        }
+        if self.offset > DISCOVER_OFFSET_MAX {
+            let problem = format!("is {}, the limit is {DISCOVER_OFFSET_MAX}", self.offset);
+            return Err(AskError::invalid("offset", problem));
+        }
         checked_filter(
             self.filter.only.into(),
             self.filter.min_score,

@@ -13,7 +13,11 @@ use crate::config::Config;
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The intent: what is to be done, in plain words
+    #[arg(required_unless_present = "name", default_value = "", hide_default_value = true)]
     intent: String,
+    /// Instead of an intent: a name, a pattern of names with * and ?, or an id
+    #[arg(long, conflicts_with = "intent")]
+    name: Option<String>,
     /// Only tools or only capabilities
     #[arg(long = "type", value_enum, default_value = "all")]
     only: ItemType,
@@ -23,6 +27,9 @@ pub(super) struct Arguments {
     /// Number of results at most
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
+    /// Leave out this many results at the beginning
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    offset: usize,
     /// Also show the tools often called before and after each result
     #[arg(long)]
     related: bool,
@@ -33,6 +40,8 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let request = DiscoverRequest {
         intent: arguments.intent,
+        name: arguments.name,
+        offset: arguments.offset,
         filter: Filter { only: arguments.only, min_score: arguments.min_score },
         limit: Some(arguments.limit.into()),
         include_related: arguments.related,

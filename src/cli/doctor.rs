@@ -1,5 +1,6 @@
 //! `pml doctor`: checks the installation and says how to fix what is wrong.
 
+mod context;
 mod nats;
 
 use std::path::Path;
@@ -45,6 +46,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         ("log", check_log(directory, &config).await),
         ("access", check_access(&config)),
         ("server", check_server(&arguments.location, &config)),
+        ("context", context::check(&Remote::new(&arguments.location, &config))),
         ("nats", nats::check(arguments.location.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
     ];
     let word = |finding: &Finding| match finding {

@@ -22,6 +22,12 @@ pub(super) struct Unreachable {
     problem: String,
 }
 
+impl Unreachable {
+    pub(super) fn new(url: &str, error: &ureq::Error) -> Self {
+        Self { url: url.to_owned(), problem: error.to_string() }
+    }
+}
+
 /// `Remote` sends requests to one server.
 pub(super) struct Remote {
     agent: Agent,
@@ -132,7 +138,7 @@ impl Remote {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Unreachable {
-        Unreachable { url: self.base.clone(), problem: error.to_string() }
+        Unreachable::new(&self.base, error)
     }
 }
 

@@ -45,6 +45,7 @@ impl Config {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
         self.validate_trainer()?;
+        self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
         if self.http.body_timeout_ms == 0 {
             let problem = "must be at least 1: no body could arrive in time".to_owned();

@@ -5,10 +5,11 @@
 //! `workflow` and `shape`, whose arguments and results are JSON.
 //!
 //! Reading order: `id` and `time` (values), `event` (facts), `intake` (how bytes become facts or refusals), `execution` (which facts
-//! are admitted), `trace` (how an execution becomes one trace), `live` (which executions wait for a prediction), `graph`,
-//! `capability` and `memory` (what traces teach), `vectors` (texts), `state` (the fold), `rank` (tools and capabilities for an
-//! intent), `predict` (the next call), `paths` (hyperpaths, prerequisites, DAGs), `suggest` (plans for an intent), `speculate` (what may
-//! be run ahead), `workflow` (calls to be made), `shape` (what calls return).
+//! are admitted), `observed` and `flow` (executions from calls that pass through), `trace` (how an execution becomes one trace),
+//! `live` (which executions wait for a prediction), `graph`, `capability` and `memory` (what traces teach), `vectors` (texts),
+//! `state` (the fold), `rank` (tools and capabilities for an intent), `predict` (the next call), `paths` (hyperpaths, prerequisites,
+//! DAGs), `suggest` (plans for an intent), `speculate` (what may be run ahead), `workflow` (calls to be made), `shape` (what calls
+//! return).
 
 pub mod hash;
 pub mod id;
@@ -20,15 +21,19 @@ pub mod redact;
 pub mod refusal;
 
 pub mod execution;
+pub mod flow;
 pub mod live;
+pub mod observed;
 pub mod trace;
 
 pub mod capability;
+pub mod glob;
 pub mod graph;
 pub mod memory;
 pub mod template;
 pub mod text;
 pub mod tool;
+pub mod untrusted;
 pub mod vectors;
 
 pub mod digest;

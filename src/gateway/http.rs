@@ -9,6 +9,7 @@ mod dead;
 mod dto;
 mod error;
 mod execute;
+mod mcp;
 mod models;
 mod openapi;
 mod predictions;
@@ -33,6 +34,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::core::graph::measures::Measures;
 use crate::execute::Runner;
+use crate::gateway::mcp::Mcp;
 use crate::log::DeadLetters;
 use crate::log::SharedLog;
 use crate::metrics::Metrics;
@@ -56,6 +58,7 @@ pub(crate) struct Gateway {
     pub(crate) views: Views,
     pub(crate) measures: Latest<Measures>,
     pub(crate) asker: Asker,
+    pub(crate) mcp: Mcp,
     pub(crate) log: SharedLog,
     pub(crate) dead: Arc<dyn DeadLetters>,
     pub(crate) snapshots: Arc<Keeper>,
@@ -74,10 +77,12 @@ pub(crate) struct Gateway {
 /// Binds the configured address and serves until the returned server is stopped. The address is the one bound, also for port 0.
 pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server, SocketAddr)> {
     let settings = gateway.settings.clone();
+    let streamable = web::Data::new(mcp::StreamableHttp::new(&gateway.mcp, settings.body_bytes_max));
     let gateway = web::Data::new(gateway);
     let server = HttpServer::new(move || {
         App::new()
             .app_data(gateway.clone())
+            .app_data(streamable.clone())
             .app_data(error::query_config())
             .app_data(error::json_config(gateway.settings.body_timeout_ms))
             .wrap(from_fn(auth::check_host))

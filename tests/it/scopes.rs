@@ -46,6 +46,7 @@ fn ask(server: &Server, agent: &ureq::Agent, key: Option<&str>, method: &str, pa
     let response = match method {
         "get" => agent.get(url).header("authorization", bearer).call(),
         "post" => agent.post(url).header("authorization", bearer).header("content-type", "application/json").send("{}"),
+        "delete" => agent.delete(url).header("authorization", bearer).call(),
         other => panic!("no route has the method {other}"),
     };
     let response = response.unwrap();

@@ -1,6 +1,7 @@
 //! Access control. If API keys are configured, a request needs a bearer key with the right scope; otherwise every local process has
 //! access, but web pages in a local browser do not.
 
+use actix_web::HttpRequest;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Uri;
@@ -43,7 +44,7 @@ pub(super) async fn check_access(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let keys = &gateway(&request).settings.keys;
-    let checked = if keys.is_empty() { Ok(()) } else { check_key(keys, bearer(&request), access) };
+    let checked = if keys.is_empty() { Ok(()) } else { check_key(keys, bearer(request.request()), access) };
     answer(checked, request, next).await
 }
 
@@ -72,19 +73,28 @@ fn gateway(request: &ServiceRequest) -> &Gateway {
     request.app_data::<Data<Gateway>>().expect("the gateway is part of the app")
 }
 
-fn bearer(request: &ServiceRequest) -> Option<&str> {
+fn bearer(request: &HttpRequest) -> Option<&str> {
     let (scheme, key) = request.headers().get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+/// Returns the entry of the key that a request carries; `None` if it carries no known key.
+pub(super) fn key<'a>(request: &HttpRequest, keys: &'a [ApiKey]) -> Option<&'a ApiKey> {
+    find_key(keys, bearer(request)?)
+}
+
+fn find_key<'a>(keys: &'a [ApiKey], given: &str) -> Option<&'a ApiKey> {
+    let given = blake3::hash(given.as_bytes());
+    // Comparing two `blake3::Hash`es takes the same time wherever they differ.
+    let matches = |key: &&ApiKey| blake3::Hash::from_hex(&key.hash).is_ok_and(|hash| hash == given);
+    keys.iter().find(matches)
 }
 
 fn check_key(keys: &[ApiKey], given: Option<&str>, access: Access) -> Result<(), ApiError> {
     if matches!(access, Access::Open) {
         return Ok(());
     }
-    let given = blake3::hash(given.ok_or(ApiError::NoKey)?.as_bytes());
-    // Comparing two `blake3::Hash`es takes the same time wherever they differ.
-    let matches = |key: &&ApiKey| blake3::Hash::from_hex(&key.hash).is_ok_and(|hash| hash == given);
-    let key = keys.iter().find(matches).ok_or(ApiError::UnknownKey)?;
+    let key = find_key(keys, given.ok_or(ApiError::NoKey)?).ok_or(ApiError::UnknownKey)?;
     match access {
         Access::Scope(scope) if !key.scopes.contains(&scope) && !key.scopes.contains(&Scope::Admin) => {
             Err(ApiError::Scope(scope))

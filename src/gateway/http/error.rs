@@ -54,6 +54,8 @@ pub(crate) enum ApiError {
     BatchTooLarge { max: usize },
     #[error("{max} streamed answers are under way, the limit (http.streams_max); try again when one has ended")]
     TooManyStreams { max: usize },
+    #[error("{max} MCP sessions are open, the limit (mcp.sessions_max); end one, or wait until one is idle")]
+    TooManySessions { max: usize },
     #[error(transparent)]
     Publish(#[from] PublishError),
     #[error(transparent)]
@@ -116,6 +118,7 @@ impl ResponseError for ApiError {
             }
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
+            | Self::TooManySessions { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Append(AppendError::Full { .. })

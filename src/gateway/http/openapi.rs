@@ -104,14 +104,16 @@ fn security(access: Access) -> Option<Value> {
 
 fn questions() -> Value {
     json!({
-        "/v1/discover": {"post": ask("The tools and capabilities that fit an intent, as one ranked list with reasons", &json!({
-            "intent": {"type": "string"},
+        "/v1/discover": {"post": ask("The tools and capabilities that fit an intent, as one ranked list with reasons, or that have a name", &json!({
+            "intent": {"type": "string", "default": ""},
+            "name": {"type": "string", "description": "Instead of an intent: a name, a pattern of names with * and ?, or an id."},
+            "offset": {"type": "integer", "minimum": 0, "maximum": 10000, "default": 0, "description": "meta.next_offset of the page before."},
             "filter": {"type": "object", "properties": {
                 "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": {"type": "number", "default": 0.0},
             }},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
             "include_related": {"type": "boolean", "default": false},
-        }), &["intent"])},
+        }), &[])},
         "/v1/predict": {"post": ask("The next call: tools, capabilities and the end of the execution, each with its probability and reasons", &json!({
             "intent": {"type": "string", "default": ""},
             "context": {"type": "array", "items": {"type": "string"}, "description": "What was called so far, in order."},
@@ -259,10 +261,30 @@ fn resources() -> Value {
             }}}},
             "responses": {"200": answered("One result per letter; ids are letter numbers")},
         }},
+        "/mcp": mcp(),
+        "/message": {"post": {
+            "summary": "The Model Context Protocol as plain JSON-RPC: one message, no session",
+            "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
+            "responses": {"200": {"description": "The JSON-RPC response"}, "202": {"description": "A notification was received"}},
+        }},
         "/healthz": {"get": get("The process runs", &[])},
         "/readyz": {"get": get("Whether events are accepted, and how far the fold is behind the log", &[])},
         "/metrics": {"get": get("Prometheus metrics", &[])},
         "/openapi.json": {"get": get("This document", &[])},
+    })
+}
+
+fn mcp() -> Value {
+    let session = || parameter("Mcp-Session-Id", "header", "string", "The session, for protocol versions that have sessions");
+    json!({
+        "post": {
+            "summary": "The Model Context Protocol over streamable HTTP, versions 2024-11-05 to 2026-07-28",
+            "parameters": [session()],
+            "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
+            "responses": {"200": {"description": "The response, as JSON or as an event stream"}, "4XX": failed("Not answered, and why")},
+        },
+        "get": get("Messages of the server to the client of a session, as server-sent events", &[session()]),
+        "delete": {"summary": "End a session", "parameters": [session()], "responses": {"200": {"description": "It has ended"}}},
     })
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn post_events(
 }
 
 /// Reads the body. `announced` is its length by the request's headers, zero if unknown.
-async fn read_body(mut payload: Payload, announced: usize, settings: &config::Http) -> Result<Bytes, ApiError> {
+pub(super) async fn read_body(mut payload: Payload, announced: usize, settings: &config::Http) -> Result<Bytes, ApiError> {
     let max = settings.body_bytes_max;
     let mut body = BytesMut::with_capacity(announced.min(max));
     let mut read = 0;

@@ -7,7 +7,7 @@ use actix_web::{Route, web};
 
 use super::auth::{self, Access};
 use super::{
-    ask, backup, dead, error, execute, models, openapi, predictions, publish, read, related, servers, snapshots, stream,
+    ask, backup, dead, error, execute, mcp, models, openapi, predictions, publish, read, related, servers, snapshots, stream,
 };
 use crate::config::Scope;
 
@@ -66,6 +66,11 @@ pub(super) fn table() -> Vec<RouteEntry> {
         get("/v1/backup", ADMIN, web::to(backup::get)),
         get("/v1/dead", ADMIN, web::to(dead::list)),
         post("/v1/dead/redrive", ADMIN, web::to(dead::redrive)),
+        // The tools check the scopes that they need beyond this one.
+        post("/mcp", QUERY, web::to(mcp::streamable)),
+        get("/mcp", QUERY, web::to(mcp::streamable)),
+        entry(Method::DELETE, "/mcp", QUERY, web::to(mcp::streamable)),
+        post("/message", QUERY, web::to(mcp::message)),
         get("/healthz", OPEN, web::to(read::healthz)),
         get("/readyz", OPEN, web::to(read::readyz)),
         get("/metrics", QUERY, web::to(read::metrics)),

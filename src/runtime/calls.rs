@@ -1,0 +1,61 @@
+//! The parts that call tools: the runner of workflows, and the tasks of the MCP gateway.
+
+use std::sync::Arc;
+
+use super::Runtime;
+use crate::ask::Asker;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::intake::Limits;
+use crate::data_dir;
+use crate::execute::{Runner, RunnerParts};
+use crate::gateway::mcp::{Mcp, McpParts};
+use crate::log::SharedLog;
+use crate::recorder::Recorder;
+use crate::upstream::Upstreams;
+use crate::views::Views;
+
+pub(super) fn runner(
+    config: &Config,
+    upstreams: &Upstreams,
+    recorder: &Recorder,
+    (views, log): (&Views, &SharedLog),
+    clock: &Clock,
+) -> Runner {
+    Runner::new(RunnerParts {
+        settings: config.execute.clone(),
+        upstreams: upstreams.clone(),
+        recorder: recorder.clone(),
+        views: views.clone(),
+        log: Arc::clone(log),
+        clock: clock.clone(),
+        directory: config.data_dir.join(data_dir::RUNS_DIRECTORY),
+    })
+}
+
+pub(super) fn mcp(
+    config: &Config,
+    (asker, views): (&Asker, &Views),
+    (upstreams, runner, recorder): (&Upstreams, &Runner, &Recorder),
+    limits: &Arc<Limits>,
+    clock: &Clock,
+) -> Mcp {
+    Mcp::new(McpParts {
+        asker: asker.clone(),
+        views: views.clone(),
+        upstreams: upstreams.clone(),
+        runner: runner.clone(),
+        recorder: recorder.clone(),
+        limits: Arc::clone(limits),
+        clock: clock.clone(),
+        settings: config.mcp.clone(),
+    })
+}
+
+impl Runtime {
+    /// Follows what the MCP gateway shows and records, until the threads of the upstream servers stop.
+    pub(super) fn start_mcp(&self) {
+        let mcp = self.mcp.clone();
+        self.upstreams.hub().handle().spawn(async move { mcp.run().await });
+    }
+}
