@@ -7,6 +7,7 @@ pub mod ingest;
 pub mod nats;
 pub mod predict;
 pub mod replay;
+pub mod shgat;
 pub mod snapshot;
 mod startup;
 pub mod stream;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, ingest, predict, replay, snapshot, stream};
+use crate::bench::{self, Case, discover, ingest, predict, replay, shgat, snapshot, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -19,6 +19,8 @@ pub(super) enum Command {
     Discover,
     /// Answer predict; floor: embedding the question and one product with every vector
     Predict,
+    /// Pass messages, score and train with SHGAT; floor: one matrix product with as many multiplications
+    Shgat,
     /// Time from publishing a step to receiving the prediction, embedded and over NATS; floor: a bare NATS round trip
     Stream(StreamArguments),
     /// Fold a log at start; floor: a scan that only decodes
@@ -80,6 +82,7 @@ pub(super) async fn run(command: Command, mut config: Config, output: &Output) -
     let (name, cases) = match command {
         Command::Discover => ("discover", discover::run(&config)?),
         Command::Predict => ("predict", predict::run()?),
+        Command::Shgat => ("shgat", shgat::run()?),
         Command::Stream(StreamArguments { seconds, nats_server }) => {
             ("stream", stream::run(&config, &nats_server, path, seconds).await?)
         }
