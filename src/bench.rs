@@ -9,6 +9,7 @@ pub mod nats;
 pub mod paths;
 pub mod predict;
 pub mod replay;
+pub mod shgat;
 pub mod snapshot;
 mod startup;
 pub mod stream;

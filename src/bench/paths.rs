@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::discover::{micros, percentile};
-use super::predict::build_state;
+use super::predict::{INTENTS, build_state};
 use super::{Case, Stopwatch};
 use crate::ask::question;
 use crate::config::Config;
@@ -122,7 +122,7 @@ fn hypergraph(edges: u64) -> DrDsp {
 
 fn plans(config: &Config) -> anyhow::Result<[Case; 2]> {
     let (embedder, demo) = (embed::builtin(), Dataset::demo(Timestamp::from_micros(0)));
-    let state = build_state(&demo, TOOLS, CAPABILITIES, &*embedder)?;
+    let state = build_state(&demo, TOOLS, (CAPABILITIES, INTENTS), &*embedder)?;
     let index = Arc::new(Index::default().update(Arc::new(state)).calibrated());
     let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));
     let planner = Planner::default().update(Arc::clone(&index));

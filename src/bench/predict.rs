@@ -21,7 +21,7 @@ use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{self, Embedder};
 
 /// Intents in the memory, from the shipped traces; the questions are other intents of theirs.
-const INTENTS: usize = 2_000;
+pub(super) const INTENTS: usize = 2_000;
 const QUESTIONS: usize = 300;
 const CAPABILITIES: usize = 2_000;
 const EPOCH: Timestamp = Timestamp::from_micros(0);
@@ -45,7 +45,7 @@ pub fn run() -> anyhow::Result<Vec<Case>> {
     let demo = Dataset::demo(EPOCH);
     let mut cases = Vec::new();
     for (names, tools) in SIZES {
-        let state = build_state(&demo, tools, CAPABILITIES, &*embedder)?;
+        let state = build_state(&demo, tools, (CAPABILITIES, INTENTS), &*embedder)?;
         anyhow::ensure!(state.tools.len() >= tools && state.capabilities.len() >= CAPABILITIES, "the state is too small");
         let asking: Vec<&TraceLine> = demo.traces.iter().skip(INTENTS).take(QUESTIONS).collect();
         cases.extend(measure(&names, &state, &*embedder, &asking)?);
@@ -86,8 +86,14 @@ fn measure(names: &CaseNames, state: &State, embedder: &dyn Embedder, asking: &[
     Ok([case(names.p50, &ours, 0.5), case(names.p99, &ours, 0.99), case(names.again, &again, 0.5)])
 }
 
-/// Builds a state with `tools` tools, capabilities over them and the first shipped traces by folding records, as the program does.
-pub(super) fn build_state(demo: &Dataset, tools: usize, capabilities: usize, embedder: &dyn Embedder) -> anyhow::Result<State> {
+/// Builds a state with `tools` tools, some capabilities declared over them and some of the first shipped traces by folding records, as
+/// the program does.
+pub(super) fn build_state(
+    demo: &Dataset,
+    tools: usize,
+    (capabilities, traces): (usize, usize),
+    embedder: &dyn Embedder,
+) -> anyhow::Result<State> {
     let mut fold = Fold::default();
     for number in 0..tools {
         fold.apply(tool(demo, number)?);
@@ -95,7 +101,7 @@ pub(super) fn build_state(demo: &Dataset, tools: usize, capabilities: usize, emb
     for number in 0..capabilities {
         fold.apply(capability(demo, number)?);
     }
-    for trace in demo.traces.iter().take(INTENTS) {
+    for trace in demo.traces.iter().take(traces) {
         fold.apply(trace_completed(trace)?);
         fold.embed(embedder)?;
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, execute, ingest, paths, predict, replay, snapshot, stream};
+use crate::bench::{self, Case, discover, execute, ingest, paths, predict, replay, shgat, snapshot, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -23,6 +23,8 @@ pub(super) enum Command {
     Execute(ExecuteArguments),
     /// Change hyperedges, ask for paths and suggest plans; floors: Dijkstra from scratch, a search, and one discover
     Paths,
+    /// Pass messages, score and train with SHGAT; floor: one matrix product with as many multiplications
+    Shgat,
     /// Time from publishing a step to receiving the prediction, embedded and over NATS; floor: a bare NATS round trip
     Stream(StreamArguments),
     /// Fold a log at start; floor: a scan that only decodes
@@ -97,6 +99,7 @@ pub(super) async fn run(command: Command, mut config: Config, output: &Output) -
         Command::Discover => ("discover", discover::run(&config)?),
         Command::Predict => ("predict", predict::run()?),
         Command::Paths => ("paths", paths::run(&config)?),
+        Command::Shgat => ("shgat", shgat::run()?),
         Command::Stream(StreamArguments { seconds, nats_server }) => {
             ("stream", stream::run(&config, &nats_server, path, seconds).await?)
         }

@@ -10,6 +10,7 @@ mod attention;
 mod backward;
 mod batch;
 mod bytes;
+mod cost;
 mod csr;
 mod features;
 mod forward;
@@ -29,6 +30,7 @@ mod train;
 mod weights;
 
 pub use bytes::BytesError;
+pub use cost::Cost;
 pub use csr::Csr;
 pub use features::{CapabilityFeatures, Features, ToolFeatures};
 pub use forward::{Enriched, Vectors};

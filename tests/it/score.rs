@@ -1,7 +1,7 @@
 //! Which tools and capabilities an intent asks for: the same answer from the library, over HTTP, over NATS and on the command line, before
 //! a model is trained and after.
 
-use pml::ask::{Asker, ItemType, ScoreRequest};
+use pml::ask::{Asker, ExplainRequest, ItemType, ScoreRequest};
 use pml::config::Config;
 use pml::core::event::ModelPart;
 use pml::core::state::State;
@@ -77,6 +77,26 @@ fn a_path_succeeds_with_the_mean_of_its_scores_in_which_later_ones_count_more() 
     let tools = ask(&asker, ScoreRequest { only: ItemType::Tool, ..ScoreRequest::default() });
     let listed = tools["results"].as_array().unwrap().iter().find(|result| result["item"] == "office:t1").unwrap();
     assert!((listed["score"].as_f64().unwrap() - score(0)).abs() < 1e-6);
+}
+
+#[test]
+fn an_explanation_names_the_capabilities_that_shgat_aims_at() {
+    let asker = asker(&with_shgat());
+    let request = |item: Option<&str>| ExplainRequest {
+        intent: "zip the report, then mail it".to_owned(),
+        item: item.map(str::to_owned),
+        ..ExplainRequest::default()
+    };
+    let answer = json!(asker.explain(request(Some("office:t1"))).unwrap());
+    let targets = answer["targets"].as_array().unwrap();
+    assert!(!targets.is_empty() && targets.len() <= 3, "{answer}");
+    let share = |target: &Value| target["share"].as_f64().unwrap();
+    assert!(targets.is_sorted_by(|a, b| share(a) >= share(b)) && targets.iter().map(share).sum::<f64>() <= 1.0, "{answer}");
+    for target in targets {
+        assert!(target["tools"].as_array().unwrap().contains(&json!("office:t1")), "{target}");
+    }
+    let done = json!(asker.explain(request(Some("done"))).unwrap());
+    assert!(!done["targets"].as_array().unwrap().is_empty(), "what is aimed at is told for every outcome");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
 
-use super::real::Real;
+use super::real::{Real, dot};
 
 /// Below this many multiplications a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 1 << 22;
@@ -26,6 +26,27 @@ pub(crate) fn times_transposed<R: Real>(left: ArrayView2<R>, right: ArrayView2<R
 /// The transpose of `left` times `right`.
 pub(crate) fn transposed_times<R: Real>(left: ArrayView2<R>, right: ArrayView2<R>, threads: usize) -> Array2<R> {
     times(left.reversed_axes(), right, threads)
+}
+
+/// The product of every row with a vector, for one intent at a time: a matrix product would copy the rows into blocks first. Wide
+/// registers change the speed and no bit, since the order of the additions is that of [`dot`].
+pub(crate) fn rows_times(rows: &Array2<f32>, vector: &[f32]) -> Vec<f32> {
+    pulp::Arch::new().dispatch(RowsTimes { rows: rows.as_slice().expect("a matrix in row order"), vector })
+}
+
+struct RowsTimes<'a> {
+    rows: &'a [f32],
+    vector: &'a [f32],
+}
+
+impl pulp::NullaryFnOnce for RowsTimes<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
+    fn call(self) -> Vec<f32> {
+        self.rows.chunks_exact(self.vector.len()).map(|row| dot(row, self.vector)).collect()
+    }
 }
 
 /// Writes `left` times `right` to `product`.
@@ -70,6 +91,14 @@ mod tests {
                 assert_eq!(some, all.slice_axis(Axis(0), Slice::from(first..end)), "rows {first}..{end}");
             }
         }
+    }
+
+    #[test]
+    fn a_vector_times_all_rows_has_the_bits_of_row_by_row() {
+        let (rows, vector) = (random(37, 261, 1), random(1, 261, 2));
+        let vector = vector.as_slice().unwrap();
+        let alone: Vec<f32> = rows.rows().into_iter().map(|row| dot(row.to_slice().unwrap(), vector)).collect();
+        assert_eq!(rows_times(&rows, vector), alone);
     }
 
     #[test]

@@ -145,6 +145,7 @@ impl Real for f64 {
 
 /// The sum of the products of the elements, in an order that does not depend on where the slices lie in memory. Sixteen sums run side by
 /// side, so that no addition waits for the one before it.
+#[inline(always)]
 pub(crate) fn dot<R: Real>(left: &[R], right: &[R]) -> R {
     const LANES: usize = 16;
     let mut sums = [R::ZERO; LANES];

@@ -11,6 +11,7 @@ use super::forward::Enriched;
 use super::hypergraph::{Hypergraph, Node, number};
 use super::logits::{fixed_logits, normalise};
 use super::parameters::Parameters;
+use super::product::rows_times;
 use super::real::{Real, add_scaled, dot};
 use super::weights::ScoreWeights;
 
@@ -221,7 +222,9 @@ impl Kind {
     }
 
     fn logits(&self, query: &[f32], weights: &ScoreWeights<f32>) -> Vec<f32> {
-        (0..self.fixed.len()).map(|row| self.logit(row, query, weights)).collect()
+        let semantic = weights.factor(0);
+        let cosines = rows_times(&self.units, query);
+        cosines.iter().zip(&self.fixed).map(|(cosine, fixed)| semantic * cosine + fixed).collect()
     }
 
     /// The `count` best of some rows, with the parts of their scores.
