@@ -183,7 +183,7 @@ impl ExplainAnswer {
             score: contributions.iter().map(crate::core::predict::Contribution::amount).sum(),
             reasons: contributions.into_iter().map(ReasonDto::from).collect(),
             clause: found.clause.and_then(|clause| question.clauses.get(clause)).map(|clause| clause.text.clone()),
-            targets: found.aims.iter().filter_map(|aim| AimDto::new(state, aim)).collect(),
+            targets: found.aims.into_iter().filter_map(|aim| AimDto::new(state, aim)).collect(),
             taught: found.supporting.into_iter().map(SupportingTraceDto::from).collect(),
             intent: explained.intent,
             context: explained.context.iter().map(ToString::to_string).collect(),
@@ -194,11 +194,11 @@ impl ExplainAnswer {
 }
 
 impl AimDto {
-    fn new(state: &State, Aim { capability, share }: &Aim) -> Option<Self> {
+    fn new(state: &State, Aim { capability, share }: Aim) -> Option<Self> {
         let NodeKind::Capability(position) = capability.kind() else { return None };
         let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
         let tools = known.members.iter().copied().map(name).collect();
-        Some(Self { item: name(*capability), name: known.name.clone(), tools, share: *share })
+        Some(Self { item: name(capability), name: known.name.clone(), tools, share })
     }
 }
 

@@ -142,17 +142,22 @@ struct PathNodeDto {
 
 /// The scores of the untrained network for the latest view that was asked, made by the first question that needs them.
 #[derive(Clone, Default)]
-pub(super) struct UntrainedTargets(Arc<Mutex<Option<(Seq, Option<Arc<Targets>>)>>>);
+pub(super) struct UntrainedTargets(Arc<Mutex<KeptTargets>>);
+
+/// The scores, and the last record of the state that they belong to.
+#[derive(Default)]
+struct KeptTargets {
+    at: Option<Seq>,
+    targets: Option<Arc<Targets>>,
+}
 
 impl UntrainedTargets {
     fn of(&self, state: &State) -> Option<Arc<Targets>> {
         let mut kept = self.0.lock();
-        if let Some((_, targets)) = kept.as_ref().filter(|(seq, _)| *seq == state.applied()) {
-            return targets.clone();
+        if kept.at != Some(state.applied()) {
+            *kept = KeptTargets { at: Some(state.applied()), targets: Targets::untrained(state).map(Arc::new) };
         }
-        let targets = Targets::untrained(state).map(Arc::new);
-        *kept = Some((state.applied(), targets.clone()));
-        targets
+        kept.targets.clone()
     }
 }
 
