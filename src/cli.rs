@@ -202,7 +202,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Suggest(arguments) => on_actors(suggest::run(arguments, config, output)),
         Command::Speculate(arguments) => on_actors(speculate::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
-        Command::Execute(arguments) => on_actors(execute::run(arguments, config, output)),
+        Command::Execute(arguments) => execute::run(arguments, &config, output),
         Command::Executions(command) => on_actors(executions::run(command, config, output)),
         Command::Servers(command) => on_actors(servers::run(command, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),

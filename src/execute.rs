@@ -156,14 +156,14 @@ impl Runner {
     /// Opens the run's journal and puts it on the shelf, if there is room.
     fn shelve(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let parts = &self.0.parts;
-        let mut shelf = self.0.shelf.lock();
-        shelf.make_room(&parts.settings, parts.clock.uptime());
-        if shelf.under_way() >= parts.settings.runs_max {
+        let mut known = self.0.shelf.lock();
+        known.make_room(&parts.settings, parts.clock.uptime());
+        if known.under_way() >= parts.settings.runs_max {
             return Err(RunError::TooManyRuns { max: parts.settings.runs_max });
         }
         let journal = Journal::create(&parts.directory, &run.id, &run.first_line());
         *run.journal.lock() = Some(journal.map_err(|error| RunError::File(error.to_string()))?);
-        shelf.add(Arc::clone(run));
+        known.add(Arc::clone(run));
         Ok(())
     }
 
@@ -210,8 +210,8 @@ impl Runner {
     pub fn approve(&self, token: &str) -> Result<ExecutionId, RunError> {
         self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
         let run = {
-            let shelf = self.0.shelf.lock();
-            let run = shelf.waiting_for(token).ok_or(RunError::UnknownToken)?;
+            let known = self.0.shelf.lock();
+            let run = known.waiting_for(token).ok_or(RunError::UnknownToken)?;
             // Under the lock, so that a token works once.
             run.set_state(RunState::Running);
             run

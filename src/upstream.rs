@@ -274,9 +274,9 @@ fn status(server: &Server, view: &State, here: bool) -> ServerStatus {
     let enabled = server.enabled().is_some();
     let offered = of_server().filter(|tool| enabled && tool.is_offered() && !tool.is_stub());
     let mut stderr = server.stderr.lines();
-    stderr.iter_mut().for_each(|line| {
+    for line in &mut stderr {
         Redactor::builtin().clean(line);
-    });
+    }
     ServerStatus {
         name: server.name.clone(),
         target: server.target(),

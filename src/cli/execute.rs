@@ -31,8 +31,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "RUN", group = "what")]
     abort: Option<String>,
     /// Arguments of the capability, as a JSON object
-    #[arg(long, default_value = "{}", value_name = "JSON")]
-    arguments: String,
+    #[arg(long = "arguments", default_value = "{}", value_name = "JSON")]
+    given: String,
     /// What the run is for, in words
     #[arg(long)]
     intent: Option<String>,
@@ -46,11 +46,11 @@ pub(super) struct Arguments {
     location: LogLocation,
 }
 
-pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
+pub(super) fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
     if arguments.location.data.is_some() || arguments.location.nats.is_some() {
         return Err(anyhow::anyhow!("a running server executes workflows; start one with `pml serve`").into());
     }
-    let remote = Remote::new(&arguments.location, &config);
+    let remote = Remote::new(&arguments.location, config);
     let (path, body) = request(&arguments)?;
     let last = follow(&remote, path, &body, output)?;
     output.json(&last);
@@ -77,7 +77,7 @@ fn request(arguments: &Arguments) -> anyhow::Result<(&'static str, Value)> {
         json!({"intent": arguments.intent, "approved": arguments.yes, "reuse": arguments.reuse, "agent": "pml execute"});
     if let Some(capability) = &arguments.capability {
         let given: Map<String, Value> =
-            serde_json::from_str(&arguments.arguments).map_err(|error| anyhow::anyhow!("--arguments: {error}"))?;
+            serde_json::from_str(&arguments.given).map_err(|error| anyhow::anyhow!("--arguments: {error}"))?;
         body["capability"] = json!(capability);
         body["arguments"] = Value::Object(given);
     } else if let Some(file) = &arguments.file {

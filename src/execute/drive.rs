@@ -147,7 +147,7 @@ impl Driver {
                     result: Value::clone(result),
                 }));
                 self.run.keep(called.at, finished.clone());
-                self.infer_output(&task.tool, result).await;
+                self.infer_output(&task.tool, result);
                 success(&finished)
             }
             (outcome, _) => {
@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// Learns from a result what the tool answers, if its server does not say.
-    async fn infer_output(&self, tool: &ToolId, result: &Value) {
+    fn infer_output(&self, tool: &ToolId, result: &Value) {
         let parts = &self.shared.parts;
         let view = parts.views.current();
         let Some(known) = view.tools.get(tool) else { return };

@@ -47,6 +47,7 @@ struct ErrorDto {
     message: String,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_at_most_one(attempts: &u32) -> bool {
     *attempts <= 1
 }

@@ -161,6 +161,8 @@ async fn read_lines(pipe: &mut (impl AsyncRead + Unpin), lines: &StderrLines) ->
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     #[tokio::test]
@@ -168,7 +170,7 @@ mod tests {
         let lines = StderrLines::default();
         let mut text = String::new();
         for number in 0..100 {
-            text.push_str(&format!("line {number} {}\n", "x".repeat(1_000)));
+            writeln!(text, "line {number} {}", "x".repeat(1_000)).unwrap();
         }
         read_lines(&mut text.as_bytes(), &lines).await.unwrap();
         let kept = lines.lines();

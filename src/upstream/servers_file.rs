@@ -66,6 +66,9 @@ pub struct ServerEntry {
 /// The servers by name; an entry that cannot be used is its problem.
 pub type Entries = BTreeMap<String, Result<ServerEntry, String>>;
 
+/// The names of servers that were added, and those left out with the reason.
+pub type Imported = (Vec<String>, Vec<(String, String)>);
+
 #[derive(Deserialize)]
 struct WrittenEntry {
     #[serde(rename = "type")]
@@ -153,7 +156,7 @@ impl ServersFile {
     }
 
     /// Adds the servers of another agent's file (JSON or TOML). Returns the names added, and those left out with the reason.
-    pub fn import(&mut self, path: &Path) -> Result<(Vec<String>, Vec<(String, String)>), ServersFileError> {
+    pub fn import(&mut self, path: &Path) -> Result<Imported, ServersFileError> {
         let read = |source| ServersFileError::Read { path: path.to_owned(), source };
         let other = parse_document(path, &std::fs::read_to_string(path).map_err(read)?)?;
         let nested = other.get("mcp").and_then(Value::as_object);

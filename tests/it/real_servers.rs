@@ -1,4 +1,4 @@
-//! MCP servers that other people wrote, from npm and PyPI, driven end to end: found, run as a DAG across servers, learnt, run again.
+//! MCP servers that other people wrote, from npm and from the Python index, driven end to end: found, run as a DAG across servers, learnt, run again.
 
 use std::path::Path;
 

@@ -97,7 +97,7 @@ fn write_tools(path: &Path, tools: &[(&str, &str)]) {
     let tool = |(name, description): &(&str, &str)| json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
     // Written whole: the server reads it at any time.
     let unfinished = path.with_extension("new");
-    std::fs::write(&unfinished, Value::from_iter(tools.iter().map(tool)).to_string()).unwrap();
+    std::fs::write(&unfinished, tools.iter().map(tool).collect::<Value>().to_string()).unwrap();
     std::fs::rename(unfinished, path).unwrap();
 }
 

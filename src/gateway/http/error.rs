@@ -106,27 +106,30 @@ impl ResponseError for ApiError {
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::Run(error) => run_status(error),
-            Self::Approve(ApproveError::Append(AppendError::Full { .. })) => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Approve(ApproveError::Append(_)) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Reload(_) | Self::Approve(_) => StatusCode::CONFLICT,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::ModelChange(error) if error.is_unknown() => StatusCode::NOT_FOUND,
             Self::NoSuchMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::Conflict(_) | Self::ModelChange(_) | Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => {
-                StatusCode::CONFLICT
-            }
+            Self::Conflict(_)
+            | Self::ModelChange(_)
+            | Self::Reload(_)
+            | Self::Approve(ApproveError::NotQuarantined(_) | ApproveError::OtherDefinition(_))
+            | Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => StatusCode::CONFLICT,
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
             | Self::TooManySessions { .. }
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Append(AppendError::Full { .. })
+            | Self::Approve(ApproveError::Append(AppendError::Full { .. }))
             | Self::Publish(PublishError::Full(_))
             | Self::Redrive(RedriveError::Publish(PublishError::Full(_))) => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Publish(_) | Self::Redrive(_) | Self::Bus(_) | Self::Append(_) | Self::Stopping => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Publish(_)
+            | Self::Redrive(_)
+            | Self::Bus(_)
+            | Self::Append(_)
+            | Self::Approve(ApproveError::Append(_))
+            | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
