@@ -3,6 +3,7 @@
 
 mod layers;
 mod mcp;
+mod upstream;
 mod validate;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
+pub use upstream::{Approval, Environment, Execute, Upstream};
 
 /// The default configuration file, which documents every key.
 pub const DEFAULTS: &str = include_str!("../config/pml.toml");
@@ -282,42 +284,6 @@ pub struct Snapshots {
     pub environment: Vec<(String, Secret)>,
 }
 
-/// Settings of the MCP servers whose tools are called.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Upstream {
-    pub file: PathBuf,
-    pub connect_timeout_ms: u64,
-    pub call_timeout_ms: u64,
-    pub concurrency: usize,
-    pub waiting_max: usize,
-    pub message_bytes_max: usize,
-    pub tools_max: usize,
-    pub reconnect_ms_max: u64,
-}
-
-/// Settings of the execution of workflows.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Execute {
-    pub approval: Approval,
-    pub runs_max: usize,
-    pub parallel_max: usize,
-    pub results_bytes_max: usize,
-    pub results_keep_s: u64,
-}
-
-/// Which calls of a workflow need approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Approval {
-    /// Those of tools that say that they may destroy something.
-    Destructive,
-    /// All but those of tools that say that they only read.
-    Writes,
-    Never,
-}
-
 /// Settings of the connection to NATS.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -375,8 +341,9 @@ impl Config {
         if let Some(path) = file {
             merge(&mut table, read(path)?);
         }
-        let (mut library, mut object_stores) = (None, Vec::new());
+        let (mut library, mut object_stores, mut variables) = (None, Vec::new(), Environment::default());
         for (name, value) in environment {
+            variables.add(&name, &value);
             if OBJECT_STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
                 object_stores.push((name.clone(), Secret::new(value.clone())));
             }
@@ -394,6 +361,7 @@ impl Config {
             config.embedding.library = library.unwrap_or_default();
         }
         config.snapshots.environment = object_stores;
+        config.upstream.environment = variables;
         config.validate()?;
         Ok(config)
     }

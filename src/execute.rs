@@ -146,6 +146,9 @@ impl Runner {
         }
         if run.state() == RunState::Running {
             self.drive(&run);
+        } else {
+            // It takes no place among the runs under way, and is not kept for ever.
+            *run.ended.lock() = Some(parts.clock.uptime());
         }
         Ok(run.id.clone())
     }
@@ -206,8 +209,13 @@ impl Runner {
     /// Approves what the run waits for, and lets it go on. Returns its id.
     pub fn approve(&self, token: &str) -> Result<ExecutionId, RunError> {
         self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
-        let run = self.0.shelf.lock().waiting_for(token).ok_or(RunError::UnknownToken)?;
-        run.set_state(RunState::Running);
+        let run = {
+            let shelf = self.0.shelf.lock();
+            let run = shelf.waiting_for(token).ok_or(RunError::UnknownToken)?;
+            // Under the lock, so that a token works once.
+            run.set_state(RunState::Running);
+            run
+        };
         *run.ended.lock() = None;
         self.drive(&run);
         Ok(run.id.clone())
@@ -219,14 +227,13 @@ impl Runner {
         let run = self.find(run)?;
         let view = self.0.parts.views.current();
         let is_open = view.executions.get(&run.id).is_some_and(|open| !open.has_finished());
+        if is_open && self.claim_interrupted(&run) {
+            *run.ended.lock() = None;
+            self.drive(&run);
+            return Ok(run.id.clone());
+        }
         match run.state() {
-            RunState::Interrupted if is_open => {
-                run.set_state(RunState::Running);
-                *run.ended.lock() = None;
-                self.drive(&run);
-                Ok(run.id.clone())
-            }
-            RunState::Interrupted | RunState::Failed | RunState::Aborted => {
+            RunState::Interrupted | RunState::Failed => {
                 let options = RunOptions {
                     intent: Some(run.intent.clone()),
                     session: run.session.clone(),
@@ -239,8 +246,21 @@ impl Runner {
                 Ok(id)
             }
             RunState::Running => Err(RunError::UnderWay(run.id.clone())),
-            RunState::Succeeded | RunState::ApprovalRequired { .. } => Err(RunError::NotResumable(run.id.clone())),
+            // An aborted run may never have been approved.
+            RunState::Succeeded | RunState::Aborted | RunState::ApprovalRequired { .. } => {
+                Err(RunError::NotResumable(run.id.clone()))
+            }
         }
+    }
+
+    /// Marks an interrupted run as running, once for any number of callers.
+    fn claim_interrupted(&self, run: &Run) -> bool {
+        let _alone = self.0.shelf.lock();
+        let interrupted = run.state() == RunState::Interrupted;
+        if interrupted {
+            run.set_state(RunState::Running);
+        }
+        interrupted
     }
 
     /// Ends a run: calls under way are cancelled, finished results are kept. Also refuses an approval.

@@ -45,16 +45,18 @@ enum Entry {
 #[derive(Clone)]
 pub struct Recorder {
     publisher: Publisher,
+    /// Whether this process has the role `execution`.
+    has_role: bool,
     queue: Option<Nats>,
     sender: mpsc::Sender<Entry>,
     receiver: Arc<Mutex<Option<mpsc::Receiver<Entry>>>>,
 }
 
 impl Recorder {
-    /// `queue` is the connection to the work queue, for a process on NATS.
-    pub(crate) fn new(publisher: Publisher, queue: Option<Nats>) -> Self {
+    /// `has_role` says whether this process has the role `execution`; `queue` is the connection to the work queue, for a process on NATS.
+    pub(crate) fn new(publisher: Publisher, has_role: bool, queue: Option<Nats>) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE_EVENTS_MAX);
-        Self { publisher, queue, sender, receiver: Arc::new(Mutex::new(Some(receiver))) }
+        Self { publisher, has_role, queue, sender, receiver: Arc::new(Mutex::new(Some(receiver))) }
     }
 
     /// Records events and waits until they are durable. Returns the position of the last one, if this process appended it.
@@ -62,7 +64,7 @@ impl Recorder {
         if facts.is_empty() {
             return Ok(None);
         }
-        if !self.publisher.lease().is_held()
+        if !(self.has_role && self.publisher.lease().is_held())
             && let Some(nats) = &self.queue
         {
             nats.enqueue(&self.checked(facts), Repeats::Dropped).await?;

@@ -226,7 +226,7 @@ impl Runtime {
         let (address_sender, address) = watch::channel(None);
         let lease = leases.state(Role::Execution);
         let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
-        let recorder = Recorder::new(publisher.clone(), queue);
+        let recorder = Recorder::new(publisher.clone(), roles.contains(Role::Execution), queue);
         let upstream_lease = roles.contains(Role::Upstream).then(|| leases.state(Role::Upstream));
         let upstreams = Upstreams::new(HubParts {
             settings: config.upstream.clone(),

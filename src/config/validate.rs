@@ -31,13 +31,6 @@ impl Config {
             ("prediction.ranked_max", self.prediction.ranked_max),
             ("prediction.waiting_max", self.prediction.waiting_max),
             ("prediction.mailbox", self.prediction.mailbox),
-            ("upstream.concurrency", self.upstream.concurrency),
-            ("upstream.waiting_max", self.upstream.waiting_max),
-            ("upstream.message_bytes_max", self.upstream.message_bytes_max),
-            ("upstream.tools_max", self.upstream.tools_max),
-            ("execute.runs_max", self.execute.runs_max),
-            ("execute.parallel_max", self.execute.parallel_max),
-            ("execute.results_bytes_max", self.execute.results_bytes_max),
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
@@ -84,10 +77,18 @@ impl Config {
     }
 
     fn validate_upstream(&self) -> Result<(), ConfigError> {
+        let (upstream, execute) = (&self.upstream, &self.execute);
         let positive = [
-            ("upstream.connect_timeout_ms", self.upstream.connect_timeout_ms),
-            ("upstream.call_timeout_ms", self.upstream.call_timeout_ms),
-            ("upstream.reconnect_ms_max", self.upstream.reconnect_ms_max),
+            ("upstream.connect_timeout_ms", upstream.connect_timeout_ms),
+            ("upstream.call_timeout_ms", upstream.call_timeout_ms),
+            ("upstream.reconnect_ms_max", upstream.reconnect_ms_max),
+            ("upstream.concurrency", upstream.concurrency as u64),
+            ("upstream.waiting_max", upstream.waiting_max as u64),
+            ("upstream.message_bytes_max", upstream.message_bytes_max as u64),
+            ("upstream.tools_max", upstream.tools_max as u64),
+            ("execute.runs_max", execute.runs_max as u64),
+            ("execute.parallel_max", execute.parallel_max as u64),
+            ("execute.results_bytes_max", execute.results_bytes_max as u64),
         ];
         match positive.into_iter().find(|(_, value)| *value == 0) {
             Some((key, _)) => Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() }),

@@ -84,15 +84,29 @@ impl Driver {
                 return End::Completed;
             }
             let called = tokio::select! {
-                _ = cancel.wait_for(|cancel| *cancel) => {
-                    progress.end();
-                    return End::Aborted;
-                }
+                _ = cancel.wait_for(|cancel| *cancel) => break,
                 _ = stop.wait_for(|stop| *stop) => return End::Interrupted,
                 Some(called) = calls.next() => called,
             };
             self.finish(called, progress).await;
         }
+        // What is dropped here is cancelled.
+        drop(calls);
+        self.abort(progress).await;
+        End::Aborted
+    }
+
+    /// Ends the tasks that run as failed, and skips those that wait.
+    async fn abort(&self, progress: &mut Progress) {
+        let now = self.shared.parts.clock.now();
+        for at in 0..self.run.workflow.tasks().len() {
+            if progress.phase(at) == Phase::Running {
+                let outcome = Err(call::failure("aborted", "the run was aborted during the call".to_owned()));
+                let called = Called { at, started: now, ended: now, duration_ms: 0, attempts: 1, outcome };
+                self.finish(called, progress).await;
+            }
+        }
+        progress.end();
     }
 
     /// The call of a task, to be made; `None` if it failed because its arguments have no value.

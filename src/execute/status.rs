@@ -104,7 +104,7 @@ pub enum RunError {
     UnknownToken,
     #[error("run '{0}' is still under way")]
     UnderWay(ExecutionId),
-    #[error("run '{0}' cannot be resumed: it has succeeded, or waits for approval")]
+    #[error("run '{0}' cannot be resumed: it has succeeded, was aborted, or waits for approval")]
     NotResumable(ExecutionId),
     #[error("{max} runs are under way, the limit (execute.runs_max); try again in a moment")]
     TooManyRuns { max: usize },

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, KeyValue, ParquetMetaData, RowGroupMetaData};
 
 use super::columns::{properties, schema};
 use super::rows::{BatchBuilder, ContentHash, RECORD_COLUMNS, records};
@@ -98,6 +98,14 @@ impl EventFile {
     fn open(&self) -> Result<ParquetRecordBatchReader, ArchiveError> {
         let file = File::open(&self.path).map_err(io(&self.path))?;
         let reader = ParquetRecordBatchReaderBuilder::try_new(file).map_err(parquet(&self.path))?;
+        // The reader panics on these.
+        let is_negative = |column: &ColumnChunkMetaData| {
+            let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+            begin < 0 || column.compressed_size() < 0
+        };
+        if reader.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_negative) {
+            return Err(self.damaged("its footer places a column before the file"));
+        }
         let columns = ProjectionMask::columns(reader.parquet_schema(), RECORD_COLUMNS);
         reader.with_projection(columns).with_batch_size(READ_ROWS).build().map_err(parquet(&self.path))
     }

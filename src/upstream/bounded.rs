@@ -45,6 +45,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineLimit<R> {
             let first = self.line + read.iter().position(|byte| *byte == b'\n').unwrap_or(read.len());
             self.line = read.iter().rposition(|byte| *byte == b'\n').map_or(first, |at| read.len() - at - 1);
             if first > self.max || self.line > self.max {
+                // A read that fails gives nothing.
+                buffer.set_filled(before);
                 let problem = format!("a message is longer than {} bytes (upstream.message_bytes_max)", self.max);
                 return Poll::Ready(Err(std::io::Error::other(problem)));
             }

@@ -17,8 +17,6 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::bounded::LineLimit;
 
-/// Variables that a child gets besides the configured ones: without them, few programs are found or start.
-const INHERITED: [&str; 2] = ["PATH", "HOME"];
 /// How long a child may take to end after its input was closed, before it is killed.
 const END_WAIT: Duration = Duration::from_millis(500);
 /// Lines of standard error kept, and bytes of each.
@@ -29,6 +27,7 @@ const STDERR_LINE_BYTES_MAX: usize = 400;
 pub(super) struct Program {
     pub(super) command: String,
     pub(super) args: Vec<String>,
+    /// All variables of its environment.
     pub(super) env: Vec<(String, String)>,
     pub(super) directory: Option<PathBuf>,
 }
@@ -62,7 +61,6 @@ pub(super) struct ChildTransport {
 pub(super) fn start(program: Program, message_bytes_max: usize, stderr: &StderrLines) -> std::io::Result<ChildTransport> {
     let mut command = Command::new(&program.command);
     command.args(&program.args).env_clear();
-    command.envs(INHERITED.iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value))));
     command.envs(program.env);
     if let Some(directory) = program.directory {
         command.current_dir(directory);

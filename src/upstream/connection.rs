@@ -17,7 +17,10 @@ use super::bounded::BoundedHttp;
 use super::child::{self, Program, StderrLines};
 use super::expand::expand;
 use super::servers_file::Target;
+use crate::config::{self, Environment};
 
+/// Variables that a child gets besides the configured ones: without them, few programs are found or start.
+const INHERITED: [&str; 2] = ["PATH", "HOME"];
 /// Most pages of a list of tools.
 const PAGES_MAX: usize = 1_000;
 
@@ -70,28 +73,28 @@ impl ConnectError {
     }
 }
 
-/// Connects to a server within `limit`.
+/// Connects to a server within `upstream.connect_timeout_ms`.
 pub(super) async fn connect(
     target: &Target,
     handshake: Handshake,
-    message_bytes_max: usize,
-    limit: Duration,
+    settings: &config::Upstream,
     stderr: &StderrLines,
 ) -> Result<Connected, ConnectError> {
     let mode = match handshake {
         Handshake::Initialize => ClientLifecycleMode::Initialize,
         Handshake::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] },
     };
+    let limit = Duration::from_millis(settings.connect_timeout_ms);
     let listener = Listener::default();
     let connecting = async {
         match target {
             Target::Command { .. } => {
-                let transport = child::start(program(target)?, message_bytes_max, stderr)
+                let transport = child::start(program(target, &settings.environment)?, settings.message_bytes_max, stderr)
                     .map_err(|error| ConnectError::new(format!("cannot be started: {error}")))?;
                 serve_client_with_lifecycle(listener, transport, mode).await.map_err(described)
             }
             Target::Url { .. } => {
-                let (client, config) = http(target, message_bytes_max)?;
+                let (client, config) = http(target, settings)?;
                 let transport = StreamableHttpClientTransport::with_client(client, config);
                 serve_client_with_lifecycle(listener, transport, mode).await.map_err(described)
             }
@@ -106,42 +109,47 @@ fn described(error: ClientInitializeError) -> ConnectError {
     ConnectError { problem: error.to_string(), refused }
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-fn expanded(what: &str, text: &str) -> Result<String, ConnectError> {
+fn expanded(what: &str, text: &str, environment: &Environment) -> Result<String, ConnectError> {
+    let variable = |name: &str| environment.get(name).map(str::to_owned);
     expand(text, &variable).map_err(|problem| ConnectError::new(format!("{what}: {problem}")))
 }
 
-fn program(target: &Target) -> Result<Program, ConnectError> {
+fn program(target: &Target, environment: &Environment) -> Result<Program, ConnectError> {
     let Target::Command { command, args, env, directory } = target else {
         return Err(ConnectError::new("has no command"));
     };
+    let inherited = INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), environment.get(name)?.to_owned())));
+    let mut variables: Vec<(String, String)> = inherited.collect();
+    for (name, value) in env {
+        variables.push((name.clone(), expanded(name, value, environment)?));
+    }
     Ok(Program {
-        command: expanded("command", command)?,
-        args: args.iter().map(|argument| expanded("args", argument)).collect::<Result<_, _>>()?,
-        env: env.iter().map(|(name, value)| Ok((name.clone(), expanded(name, value)?))).collect::<Result<_, _>>()?,
+        command: expanded("command", command, environment)?,
+        args: args.iter().map(|argument| expanded("args", argument, environment)).collect::<Result<_, _>>()?,
+        env: variables,
         directory: directory.clone(),
     })
 }
 
-fn http(target: &Target, message_bytes_max: usize) -> Result<(BoundedHttp, StreamableHttpClientTransportConfig), ConnectError> {
+fn http(
+    target: &Target,
+    settings: &config::Upstream,
+) -> Result<(BoundedHttp, StreamableHttpClientTransportConfig), ConnectError> {
     let Target::Url { url, headers } = target else { return Err(ConnectError::new("has no url")) };
     // An error means that a provider is installed already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|error| ConnectError::new(format!("no HTTP client: {error}")))?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(expanded("url", url)?);
+    let mut config = StreamableHttpClientTransportConfig::with_uri(expanded("url", url, &settings.environment)?);
     for (name, value) in headers {
-        let value = expanded(name, value)?;
+        let value = expanded(name, value, &settings.environment)?;
         let invalid = |what: &str| ConnectError::new(format!("headers: '{name}' has a {what} that HTTP does not allow"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid("name"))?;
         let mut value = HeaderValue::from_str(&value).map_err(|_| invalid("value"))?;
         value.set_sensitive(name == AUTHORIZATION);
         config.custom_headers.insert(name, value);
     }
-    Ok((BoundedHttp { client, answer_bytes_max: message_bytes_max }, config))
+    Ok((BoundedHttp { client, answer_bytes_max: settings.message_bytes_max }, config))
 }
 
 /// What a server lists.

@@ -1,7 +1,5 @@
 //! A connection to one server without anything around it, as a client of its own would have it: for measurements.
 
-use std::time::Duration;
-
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Map, Value};
 
@@ -15,9 +13,8 @@ pub struct Direct(Connected);
 
 impl Direct {
     pub async fn connect(entry: &ServerEntry, settings: &config::Upstream) -> Result<Self, String> {
-        let limit = Duration::from_millis(settings.connect_timeout_ms);
         let stderr = StderrLines::default();
-        let connecting = connection::connect(&entry.target, Handshake::Initialize, settings.message_bytes_max, limit, &stderr);
+        let connecting = connection::connect(&entry.target, Handshake::Initialize, settings, &stderr);
         connecting.await.map(Self).map_err(|error| error.problem)
     }
 

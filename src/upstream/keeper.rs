@@ -62,7 +62,7 @@ impl Keeper {
         let settings = &self.hub.parts.settings;
         let limit = Duration::from_millis(settings.connect_timeout_ms);
         let stderr = self.server.stderr.clone();
-        let connecting = connection::connect(&entry.target, *handshake, settings.message_bytes_max, limit, &stderr);
+        let connecting = connection::connect(&entry.target, *handshake, settings, &stderr);
         let connected = tokio::select! {
             _ = self.stop.wait_for(|stop| *stop) => return None,
             connected = connecting => connected,

@@ -29,7 +29,7 @@ pub struct ProbeError {
 pub async fn probe(entry: &ServerEntry, settings: &config::Upstream) -> Result<Probe, ProbeError> {
     let stderr = StderrLines::default();
     let limit = Duration::from_millis(settings.connect_timeout_ms);
-    let connect = |handshake| connection::connect(&entry.target, handshake, settings.message_bytes_max, limit, &stderr);
+    let connect = |handshake| connection::connect(&entry.target, handshake, settings, &stderr);
     let mut connected = connect(Handshake::Initialize).await;
     if connected.as_ref().is_err_and(|error| error.refused) {
         connected = connect(Handshake::Discover).await;

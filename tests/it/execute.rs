@@ -150,6 +150,8 @@ fn a_destructive_call_waits_for_approval_also_across_a_restart() {
     let refused = pml.run(&body);
     let aborted = pml.pml.question("/v1/execute/abort", &json!({"run": refused["run"]})).json();
     assert_eq!(aborted["status"], "aborted");
+    let resumed = pml.pml.question("/v1/execute/continue", &json!({"run": refused["run"]}));
+    assert_eq!(resumed.status, 409, "what was refused cannot be resumed: {resumed:?}");
     assert_eq!(pml.pml.question("/v1/execute/continue", &json!({"token": refused["token"]})).status, 404);
     assert_eq!(std::fs::read_dir(pml.pml.data().join("runs")).unwrap().count(), 0, "no journal is left");
 }

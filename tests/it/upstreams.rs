@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::nats_server::NatsServer;
 use crate::outside::installed;
 use crate::server::{Server, agent, eventually, pml};
 
@@ -25,6 +26,11 @@ fn entry(python: &Path, arguments: &[&str]) -> Value {
 impl WithServers {
     /// Starts pml with servers, each a name and the arguments of the script; `None` if no Python is installed.
     pub(crate) fn start(servers: &[(&str, &[&str])], settings: &[(&str, &str)]) -> Option<Self> {
+        Self::serving(&[], servers, settings)
+    }
+
+    /// Does the same with arguments of `pml serve`.
+    fn serving(arguments: &[&str], servers: &[(&str, &[&str])], settings: &[(&str, &str)]) -> Option<Self> {
         let python = installed("PML_TEST_PYTHON")?;
         let home = TempDir::new().unwrap();
         let file = home.path().join("servers.json");
@@ -33,7 +39,7 @@ impl WithServers {
         let path = file.to_str().unwrap().to_owned();
         let settings: Vec<(&str, &str)> =
             [("UPSTREAM__FILE", path.as_str())].into_iter().chain(settings.iter().copied()).collect();
-        Some(Self { pml: Server::with(&settings), home, python })
+        Some(Self { pml: Server::serving(arguments, &settings), home, python })
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -116,6 +122,7 @@ fn tools_of_a_server_are_registered_called_and_still_known_after_a_restart() {
 #[test]
 fn a_child_gets_only_the_environment_that_the_configuration_names() {
     let Some(pml) = WithServers::start(&[("fake", &[])], &[("WORKSPACE", "kept")]) else { return };
+    pml.server("fake", &["ready"]);
     let names = pml.call("fake:environment", &json!({}))["result"].clone();
     let names: Vec<&str> = names.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(names.contains(&"GIVEN") && names.contains(&"PATH"), "{names:?}");
@@ -207,7 +214,7 @@ fn servers_and_tools_are_added_switched_and_removed_while_pml_runs() {
     eventually("no server", || (pml.pml.ask("/v1/servers") == json!({"servers": []})).then_some(()));
     eventually("no tools", || {
         let tools = pml.pml.ask("/v1/tools")["tools"].as_array().unwrap().clone();
-        tools.iter().all(|tool| tool["removed"] == true).then_some(())
+        tools.iter().filter(|tool| tool["server"] == "fake").all(|tool| tool["removed"] == true).then_some(())
     });
     let reload = agent().post(format!("{}/v1/servers/reload", pml.pml.url())).send_empty().unwrap();
     assert_eq!(reload.status(), 200);
@@ -287,6 +294,7 @@ fn children_end_with_pml() {
 #[test]
 fn a_call_that_takes_too_long_is_given_up_and_the_server_goes_on() {
     let Some(pml) = WithServers::start(&[("fake", &[])], &[("UPSTREAM__CONCURRENCY", "2")]) else { return };
+    pml.server("fake", &["ready"]);
     let body =
         json!({"workflow": {"tasks": [{"id": "t", "tool": "fake:slow", "arguments": {"ms": 20_000}, "timeout_ms": 200}]}});
     let task = pml.run(&body)["tasks"][0].clone();
@@ -297,4 +305,26 @@ fn a_call_that_takes_too_long_is_given_up_and_the_server_goes_on() {
         eventually("the metrics", || Some(pml.pml.get("/metrics").text).filter(|text| text.contains("upstream_calls")));
     assert!(metrics.contains("pml_upstream_calls_total{server=\"fake\",tool=\"slow\",outcome=\"timeout\"} 1"), "{metrics}");
     assert!(metrics.contains("pml_upstream_call_seconds_count{server=\"fake\",tool=\"echo\"} 1"), "{metrics}");
+}
+
+#[test]
+fn on_nats_one_process_runs_the_servers_and_others_take_its_events() {
+    let nats = NatsServer::start();
+    let url = nats.url();
+    let Some(pml) = WithServers::serving(&["--nats", &url, "--roles", "upstream,query"], &[("fake", &[])], &[]) else { return };
+    let others = Server::serving(&["--nats", &url, "--roles", "execution,trace,graph-sync,embedding"], &[]);
+    eventually("the tools", || {
+        let tools = pml.pml.ask("/v1/servers")["servers"][0]["tools"].as_array().map(Vec::len);
+        (tools == Some(9)).then_some(())
+    });
+    let body = json!({"workflow": {"tasks": [
+        {"id": "a", "tool": "fake:upper", "arguments": {"text": "x"}},
+        {"id": "b", "tool": "fake:echo", "arguments": {"text": "$OUTPUT[a].text"}},
+    ]}});
+    let run = pml.run(&body);
+    assert_eq!(run["tasks"][1]["result"], "X", "{run}");
+    let trace = others.closed_trace(run["run"].as_str().unwrap());
+    assert_eq!((trace["success"].as_bool(), trace["steps"].as_array().unwrap().len()), (Some(true), 2));
+    let refused = others.question("/v1/execute", &body);
+    assert!(refused.status == 409 && refused.text.contains("role 'upstream'"), "{refused:?}");
 }

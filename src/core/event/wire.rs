@@ -70,10 +70,23 @@ pub(crate) struct ToolRemoved<'a> {
     pub(crate) tool: WireText<'a>,
 }
 
-/// A server lists a tool with another definition than the known one, which is the data. The tool is not offered until it is approved.
+/// A server lists a tool with another definition than the known one. The tool is not offered until it is approved.
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub(crate) struct ToolQuarantined<'a>(#[serde(borrow)] pub(crate) ToolRegistered<'a>);
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolQuarantined<'a> {
+    #[serde(borrow)]
+    pub(crate) tool: WireText<'a>,
+    /// The first half of `tool`.
+    pub(crate) server: Option<WireText<'a>>,
+    pub(crate) name: Option<WireText<'a>>,
+    #[serde(borrow)]
+    pub(crate) description: WireText<'a>,
+    #[serde(borrow)]
+    pub(crate) input_schema: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    pub(crate) output_schema: Option<JsonText<'a>>,
+    pub(crate) annotations: Option<ToolAnnotations<'a>>,
+}
 
 /// A person approved a definition of a tool in quarantine, or its server lists the known definition again.
 #[derive(Serialize, Deserialize, JsonSchema)]

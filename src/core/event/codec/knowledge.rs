@@ -78,7 +78,9 @@ impl TryFrom<wire::ToolRemoved<'_>> for domain::ToolRemoved {
 
 impl<'a> From<&'a domain::ToolQuarantined> for wire::ToolQuarantined<'a> {
     fn from(event: &'a domain::ToolQuarantined) -> Self {
-        Self((&event.listed).into())
+        let wire::ToolRegistered { tool, server, name, description, input_schema, output_schema, annotations } =
+            (&event.listed).into();
+        Self { tool, server, name, description, input_schema, output_schema, annotations }
     }
 }
 
@@ -86,7 +88,9 @@ impl TryFrom<wire::ToolQuarantined<'_>> for domain::ToolQuarantined {
     type Error = Refusal;
 
     fn try_from(wire: wire::ToolQuarantined<'_>) -> Result<Self, Refusal> {
-        Ok(Self { listed: wire.0.try_into()? })
+        let wire::ToolQuarantined { tool, server, name, description, input_schema, output_schema, annotations } = wire;
+        let listed = wire::ToolRegistered { tool, server, name, description, input_schema, output_schema, annotations };
+        Ok(Self { listed: listed.try_into()? })
     }
 }
 
