@@ -107,7 +107,7 @@ impl Asker {
             found.hits.drain(..request.offset.min(found.hits.len()));
             let measures = request.include_related.then(|| asker.measures.current());
             let answer = DiscoverAnswer::new(index.state(), &question.intent, wanted.only, &found, measures.as_deref());
-            Ok(answer.from_offset(request.offset))
+            Ok(answer.beginning_at(request.offset))
         })
     }
 

@@ -86,11 +86,11 @@ impl DiscoverAnswer {
             next_offset: None,
             based_on_seq: state.applied().0,
         };
-        Self { results, meta, deprecated: None }.from_offset(0)
+        Self { results, meta, deprecated: None }.beginning_at(0)
     }
 
     /// Says where the next page begins, for a page that begins at `offset`.
-    pub(super) fn from_offset(mut self, offset: usize) -> Self {
+    pub(super) fn beginning_at(mut self, offset: usize) -> Self {
         let next = offset + self.results.len();
         self.meta.next_offset = (!self.results.is_empty() && next < self.meta.total_found).then_some(next);
         self

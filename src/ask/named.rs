@@ -34,7 +34,7 @@ pub(super) fn find(
     found.sort_by_cached_key(|node| (std::cmp::Reverse(usage(state, *node)), state.callee(*node)));
     let hits = found.into_iter().skip(offset).take(wanted.limit).map(|node| hit(state, node)).collect();
     let answer = DiscoverAnswer::new(state, name, wanted.only, &Discovery { hits, tools, capabilities }, measures);
-    answer.with_signals(&BTreeMap::from([("name", 1.0)])).from_offset(offset)
+    answer.with_signals(&BTreeMap::from([("name", 1.0)])).beginning_at(offset)
 }
 
 fn matching(state: &State, name: &str) -> Vec<Node> {

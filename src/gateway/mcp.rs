@@ -140,13 +140,11 @@ impl Mcp {
         if let Some(tool) = own_tools::find(&call.name) {
             return Ok(self.call_own(caller, tool, call.arguments).await);
         }
-        match self.listing().resolve(&call.name) {
-            Some(tool) => Ok(self.pass_through(caller, &tool, call).await),
-            None => {
-                let text = format!("unknown tool '{}'; pml_discover finds tools by intent or name", call.name);
-                Err(ErrorData::invalid_params(self.0.outgoing.cleaned(text), None))
-            }
+        if let Some(tool) = self.listing().resolve(&call.name) {
+            return Ok(self.pass_through(caller, &tool, call).await);
         }
+        let text = format!("unknown tool '{}'; pml_discover finds tools by intent or name", call.name);
+        Err(ErrorData::invalid_params(self.0.outgoing.cleaned(text), None))
     }
 
     /// Follows the catalogue and ends executions that are idle, until it is dropped.

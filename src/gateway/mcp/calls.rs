@@ -88,14 +88,10 @@ impl Mcp {
     }
 
     /// Answers a question on a thread that may block.
-    async fn ask<Q: DeserializeOwned, A: Serialize>(
-        &self,
-        arguments: JsonObject,
-        question: fn(&Asker, Q) -> Result<A, AskError>,
-    ) -> Result<Value, String>
+    async fn ask<Q, A>(&self, arguments: JsonObject, question: fn(&Asker, Q) -> Result<A, AskError>) -> Result<Value, String>
     where
-        Q: Send + 'static,
-        A: 'static,
+        Q: DeserializeOwned + Send + 'static,
+        A: Serialize + 'static,
     {
         let request: Q = parsed(arguments)?;
         let asker = self.parts().asker.clone();

@@ -14,7 +14,7 @@ use crate::core::workflow::{Workflow, capability};
 use crate::execute::dto::RunDto;
 use crate::execute::{RunError, RunOptions, RunState, RunStatus};
 
-/// How long a call waits for its run. Clients give up after a minute; a run goes on and is asked for again with pml_continue.
+/// How long a call waits for its run. Clients give up after a minute; a run goes on and is asked for again with `pml_continue`.
 const RUN_WAIT: Duration = Duration::from_secs(45);
 
 /// The arguments of `pml_execute`.

@@ -71,10 +71,10 @@ impl CatalogueSummary {
         if tools == 0 {
             return "No tools are known yet.".to_owned();
         }
-        let mut named: Vec<(&String, &usize)> = self.servers.iter().collect();
-        named.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        let names: Vec<String> = named.iter().take(SERVERS_NAMED_MAX).map(|(name, _)| shown_name(name)).collect();
-        let others = named.len().saturating_sub(SERVERS_NAMED_MAX);
+        let mut ranked: Vec<(&String, &usize)> = self.servers.iter().collect();
+        ranked.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let names: Vec<String> = ranked.iter().take(SERVERS_NAMED_MAX).map(|(name, _)| shown_name(name)).collect();
+        let others = ranked.len().saturating_sub(SERVERS_NAMED_MAX);
         let others = if others > 0 { format!(" and {others} more") } else { String::new() };
         let procedures =
             if self.capabilities > 0 { format!(", and {} learnt procedures", self.capabilities) } else { String::new() };

@@ -47,7 +47,7 @@ impl Mcp {
             let is_newer = |state: &_| CatalogueVersion::of(state, self.parts()) != version;
             tokio::select! {
                 view = self.parts().views.wait_until(is_newer) => if view.is_none() { return },
-                changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+                counted = changes.changed() => if counted.is_err() { std::future::pending::<()>().await },
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -4,7 +4,7 @@ mod pages;
 
 use std::sync::{Mutex, PoisonError};
 
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
 use crate::config;
@@ -93,10 +93,10 @@ impl Outgoing {
         }
         let mut content = self.cut(result.content);
         if marked {
-            content.insert(0, ContentBlock::text(format!("{}The text is the result of {tool}.", MARK)));
+            content.insert(0, ContentBlock::text(format!("{MARK}The text is the result of {tool}.")));
         }
         result.content = content;
-        let mut meta = result.meta.take().unwrap_or_else(MetaObject::new);
+        let mut meta = result.meta.take().unwrap_or_default();
         meta.insert("pml/source".to_owned(), json!(tool.as_str()));
         meta.insert("pml/trusted".to_owned(), json!(false));
         result.meta = Some(meta);

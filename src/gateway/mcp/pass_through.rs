@@ -36,9 +36,9 @@ impl Mcp {
         };
         let (observed, events) = self.observe(caller, &definition, &call);
         self.record(events).await;
-        let called = self.parts().upstreams.call(tool, call.arguments, None).await;
-        self.record(observed.end(&called)).await;
-        match called {
+        let outcome = self.parts().upstreams.call(tool, call.arguments, None).await;
+        self.record(observed.end(&outcome)).await;
+        match outcome {
             Ok(outcome) => self.0.outgoing.result(tool, outcome.result),
             Err(error) => self.0.outgoing.problem(error.to_string()),
         }

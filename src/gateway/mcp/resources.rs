@@ -17,7 +17,7 @@ const CAPABILITY: &str = "pml://capabilities/";
 const JSON: &str = "application/json";
 /// Servers that are listed, each as a resource of its own.
 const SERVERS_MAX: usize = 200;
-/// Entries of one resource; `meta.next_offset` says that there are more, which pml_discover pages through.
+/// Entries of one resource; `meta.next_offset` says that there are more, which `pml_discover` pages through.
 const ENTRIES_MAX: usize = 50;
 
 impl Mcp {

@@ -100,12 +100,11 @@ pub(super) fn output(tool: OwnTool) -> Value {
             json!({"ranked": objects, "threshold": {"type": "number"}, "decision": {"type": "string"}}),
             &["ranked", "threshold", "decision"],
         ),
-        OwnTool::Execute => (json!({"status": {"type": "string"}}), &["status"]),
         OwnTool::Continue => (
             json!({"status": {"type": "string"}, "text": text("Of an answer that was cut"), "cursor": text("Where it goes on")}),
             &[],
         ),
-        OwnTool::Feedback => (json!({"status": {"type": "string"}}), &["status"]),
+        OwnTool::Execute | OwnTool::Feedback => (json!({"status": {"type": "string"}}), &["status"]),
     };
     json!({"type": "object", "properties": properties, "required": required})
 }
