@@ -82,7 +82,7 @@ struct AimDto {
     name: String,
     tools: Vec<String>,
     /// The probability that it is the target; all capabilities share 1.
-    share: f32,
+    share: f64,
 }
 
 #[derive(Serialize)]
@@ -198,7 +198,7 @@ impl AimDto {
         let NodeKind::Capability(position) = capability.kind() else { return None };
         let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
         let tools = known.members.iter().copied().map(name).collect();
-        Some(Self { item: name(capability), name: known.name.clone(), tools, share })
+        Some(Self { item: name(capability), name: known.name.clone(), tools, share: f64::from(share) })
     }
 }
 

@@ -108,7 +108,7 @@ struct ScoreDto {
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<usize>,
     /// The probability that the intent asks for it.
-    score: f32,
+    score: f64,
     heads: HeadsDto,
     /// The name of a capability; `tools` are its callees.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,22 +120,22 @@ struct ScoreDto {
 /// What each head adds to the logit of the score.
 #[derive(Serialize)]
 struct HeadsDto {
-    semantic: f32,
-    structure: f32,
-    temporal: f32,
+    semantic: f64,
+    structure: f64,
+    temporal: f64,
 }
 
 #[derive(Serialize)]
 struct PathDto {
     /// The probability that the path succeeds: the mean of the scores, in which later ones count more.
-    success: f32,
+    success: f64,
     scores: Vec<PathNodeDto>,
 }
 
 #[derive(Serialize)]
 struct PathNodeDto {
     item: String,
-    score: f32,
+    score: f64,
     /// Whether the item has a score; one that has none counts as one half.
     known: bool,
 }
@@ -223,7 +223,7 @@ impl ScoreAnswer {
 
 impl ScoreDto {
     fn new(state: &State, TargetScore { node, level, score, heads, .. }: &TargetScore) -> Self {
-        let [semantic, structure, temporal] = *heads;
+        let [semantic, structure, temporal] = heads.map(f64::from);
         let (mut name, mut tools, mut r#type) = (None, None, "tool");
         if let NodeKind::Capability(position) = node.kind() {
             let capability = state.capabilities.at(position);
@@ -232,7 +232,7 @@ impl ScoreDto {
             tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
         }
         let (item, heads) = (state.callee(*node).to_string(), HeadsDto { semantic, structure, temporal });
-        Self { item, r#type, level: *level, score: *score, heads, name, tools }
+        Self { item, r#type, level: *level, score: f64::from(*score), heads, name, tools }
     }
 }
 
@@ -242,9 +242,9 @@ impl PathDto {
         let (scores, success) = targets.path(vector, &nodes);
         let node = |((callee, node), score): ((&Callee, &Option<Node>), f32)| PathNodeDto {
             item: callee.to_string(),
-            score,
+            score: f64::from(score),
             known: node.is_some_and(|node| targets.has(node)),
         };
-        Self { success, scores: path.iter().zip(&nodes).zip(scores).map(node).collect() }
+        Self { success: f64::from(success), scores: path.iter().zip(&nodes).zip(scores).map(node).collect() }
     }
 }

@@ -140,7 +140,7 @@ fn the_mcp_inspector_lists_the_tools() {
     let program = pml().get_program().to_str().unwrap().to_owned();
     for target in [vec![url.as_str(), "--transport", "http"], vec![&program, "mcp", "--data", data.to_str().unwrap()]] {
         let output = Command::new(&node)
-            .arg(here("tests/mcp/node_modules/.bin/mcp-inspector-cli"))
+            .arg(here("tests/mcp/node_modules/.bin/mcp-inspector"))
             .arg("--cli")
             .args(&target)
             .args(["--method", "tools/list"])
