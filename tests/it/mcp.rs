@@ -101,6 +101,8 @@ fn tools_answer_as_their_questions_do_over_http() {
     same("pml_search_capabilities", "/v1/search_capabilities", json!({"intent": "copy a file"}));
     let capability = same("pml_discover", "/v1/discover", json!({"intent": "copy a file", "filter": {"type": "capability"}}));
     assert_eq!(capability["results"][0]["type"], "capability");
+    let suggested = same("pml_suggest", "/v1/suggest", json!({"intent": "copy a file"}));
+    assert!(suggested["alternatives"].is_array() && suggested["sure"].is_boolean(), "{suggested}");
     let predicted = same("pml_predict", "/v1/predict", json!({"intent": "copy a file", "context": ["fs:read"]}));
     assert_eq!(predicted["ranked"][0]["item"], "fs:write");
 }

@@ -39,6 +39,7 @@ fn calls() -> Value {
         ["pml_search_tools", {"query": "screenshot"}],
         ["pml_search_capabilities", {"intent": "copy a file"}],
         ["pml_predict", {"intent": "copy a file", "context": ["fs:read"]}],
+        ["pml_suggest", {"intent": "copy a file"}],
         ["pml_execute", {"tasks": [{"id": "a", "tool": "mail:send"}]}],
         ["pml_continue", {"cursor": "0-0"}],
         ["pml_feedback", {"prediction": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "verdict": "accepted"}],

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::own_tools::OwnTool;
 use super::{Caller, Mcp};
-use crate::ask::{AskError, Asker, DiscoverRequest, PredictRequest, SearchCapabilitiesRequest, SearchToolsRequest};
+use crate::ask::{
+    AskError, Asker, DiscoverRequest, PredictRequest, SearchCapabilitiesRequest, SearchToolsRequest, SuggestRequest,
+};
 use crate::core::event::{Event, FeedbackGiven, FeedbackTarget, FeedbackVerdict};
 use crate::core::id::RecordId;
 
@@ -61,6 +63,7 @@ impl Mcp {
                 self.ask(arguments, |asker, request: SearchCapabilitiesRequest| asker.search_capabilities(request)).await
             }
             OwnTool::Predict => self.ask(arguments, |asker, request: PredictRequest| asker.predict(request)).await,
+            OwnTool::Suggest => self.ask(arguments, |asker, request: SuggestRequest| asker.suggest(request)).await,
             OwnTool::Feedback => self.feedback(arguments).await,
         };
         match answered {

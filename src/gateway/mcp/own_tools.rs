@@ -15,15 +15,17 @@ pub(super) enum OwnTool {
     SearchTools,
     SearchCapabilities,
     Predict,
+    Suggest,
     Execute,
     Continue,
     Feedback,
 }
 
 impl OwnTool {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Discover,
         Self::Predict,
+        Self::Suggest,
         Self::Execute,
         Self::Continue,
         Self::Feedback,
@@ -37,6 +39,7 @@ impl OwnTool {
             Self::SearchTools => "pml_search_tools",
             Self::SearchCapabilities => "pml_search_capabilities",
             Self::Predict => "pml_predict",
+            Self::Suggest => "pml_suggest",
             Self::Execute => "pml_execute",
             Self::Continue => "pml_continue",
             Self::Feedback => "pml_feedback",
@@ -46,7 +49,7 @@ impl OwnTool {
     /// The scope that its caller needs.
     pub(super) const fn scope(self) -> Scope {
         match self {
-            Self::Discover | Self::SearchTools | Self::SearchCapabilities | Self::Predict => Scope::Query,
+            Self::Discover | Self::SearchTools | Self::SearchCapabilities | Self::Predict | Self::Suggest => Scope::Query,
             Self::Execute | Self::Continue => Scope::Execute,
             Self::Feedback => Scope::Publish,
         }
@@ -58,6 +61,7 @@ impl OwnTool {
             Self::SearchTools => "Find tools (deprecated)",
             Self::SearchCapabilities => "Find procedures (deprecated)",
             Self::Predict => "Predict the next call",
+            Self::Suggest => "Suggest a plan",
             Self::Execute => "Run a workflow",
             Self::Continue => "Continue a run or an answer",
             Self::Feedback => "Give feedback",
@@ -76,6 +80,11 @@ impl OwnTool {
             Self::Predict => {
                 "Predict the next call of a task from its intent and the calls made so far, with probabilities; `done` is one of the \
                  outcomes. Learnt from past runs."
+                    .to_owned()
+            }
+            Self::Suggest => {
+                "Suggest a plan for a task: which tools, in which order, what can run in parallel, which arguments must be supplied and \
+                 what is missing, with a confidence. Learnt from past runs; not sure below its threshold. Run it with pml_execute."
                     .to_owned()
             }
             Self::Execute => format!(
@@ -102,7 +111,7 @@ impl OwnTool {
     fn annotations(self) -> ToolAnnotations {
         let hints = ToolAnnotations::with_title(self.title());
         match self {
-            Self::Discover | Self::SearchTools | Self::SearchCapabilities | Self::Predict => {
+            Self::Discover | Self::SearchTools | Self::SearchCapabilities | Self::Predict | Self::Suggest => {
                 hints.read_only(true).idempotent(true).open_world(false)
             }
             Self::Feedback => hints.read_only(false).destructive(false).idempotent(false).open_world(false),

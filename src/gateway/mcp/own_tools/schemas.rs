@@ -42,6 +42,14 @@ pub(super) fn input(tool: OwnTool) -> Value {
             }),
             &[],
         ),
+        OwnTool::Suggest => (
+            json!({
+                "intent": text("The task, in plain words"),
+                "context": list("Ids of the tools called so far, in order"),
+                "k": {"type": "integer", "minimum": 1, "maximum": 3, "description": "Alternatives at most"},
+            }),
+            &["intent"],
+        ),
         OwnTool::Execute => (execute(), &[]),
         OwnTool::Continue => (
             json!({
@@ -99,6 +107,16 @@ pub(super) fn output(tool: OwnTool) -> Value {
         OwnTool::Predict => (
             json!({"ranked": objects, "threshold": {"type": "number"}, "decision": {"type": "string"}}),
             &["ranked", "threshold", "decision"],
+        ),
+        OwnTool::Suggest => (
+            json!({
+                "plan": {"type": ["object", "null"]},
+                "sure": {"type": "boolean"},
+                "alternatives": objects,
+                "missing": objects,
+                "suggested_capabilities": list("Capabilities that cover a part of the plan"),
+            }),
+            &["plan", "sure", "alternatives", "missing"],
         ),
         OwnTool::Continue => (
             json!({"status": {"type": "string"}, "text": text("Of an answer that was cut"), "cursor": text("Where it goes on")}),
