@@ -19,7 +19,6 @@ mod outcome;
 mod probe;
 mod server;
 pub mod servers_file;
-mod suspicious;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,13 @@
 //! Texts of other servers: descriptions and results, which a model reads and might take for instructions.
 //!
 //! Characters that are not shown are removed from descriptions. A text that addresses the model is recognised by phrases known from
-//! attacks on tool descriptions; the caller marks it. This is a mark for the reader, not a filter: whoever writes such a text can word
-//! it otherwise, so what a tool may do is decided by scopes, approvals and quarantine, never by this.
+//! attacks on tool descriptions; the caller marks it, and a tool described so waits for approval. This is a mark, not a filter: whoever
+//! writes such a text can word it otherwise, so what a tool may do is decided by scopes and approvals, never by this.
 
 use std::borrow::Cow;
 
-/// Phrases of texts that give orders to the model that reads them, in lower case.
-const ORDERS: [&str; 30] = [
+/// Phrases of texts that give orders to the model that reads them, in lower case with single spaces. The list cannot be complete.
+const ORDERS: [&str; 33] = [
     "ignore previous",
     "ignore all previous",
     "ignore the previous",
@@ -22,10 +22,7 @@ const ORDERS: [&str; 30] = [
     "forget previous",
     "forget your instructions",
     "forget everything",
-    "override your",
     "new instructions:",
-    "system prompt",
-    "you are now",
     "do not tell the user",
     "don't tell the user",
     "without telling the user",
@@ -33,11 +30,17 @@ const ORDERS: [&str; 30] = [
     "don't mention this",
     "do not inform the user",
     "hide this from the user",
+    "before using this tool, you must",
+    "before using any other tool",
+    "you must always call this tool",
     "<important>",
     "<system>",
     "</system>",
+    "[system]",
+    "<secret>",
     "[inst]",
     "<|im_start|>",
+    "<|system|>",
 ];
 
 /// Returns `text` without the characters that are not shown, among which instructions can be hidden; line breaks and tabs stay.
@@ -56,12 +59,17 @@ fn is_hidden(c: char) -> bool {
 
 /// Whether a text seems to give orders to the model that reads it, or hides a part of itself.
 pub fn gives_orders(text: &str) -> bool {
-    let hides = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}');
-    if text.contains(hides) {
-        return true;
+    order_in(text).is_some()
+}
+
+/// What in a text seems to give orders to the model that reads it, or hides a part of it.
+pub fn order_in(text: &str) -> Option<String> {
+    let hides = |c: &char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}');
+    if let Some(hidden) = text.chars().find(hides) {
+        return Some(format!("it holds the invisible character U+{:04X}", u32::from(hidden)));
     }
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-    ORDERS.iter().any(|phrase| words.contains(phrase))
+    ORDERS.iter().find(|phrase| words.contains(**phrase)).map(|phrase| format!("it holds \"{phrase}\""))
 }
 
 #[cfg(test)]
@@ -95,6 +103,7 @@ mod tests {
             "Ignore case when matching. Use the previous page token to continue.",
             "Deletes an entity. The user must have write access. System tables are not changed.",
             "You can pass a list of paths; do not use this for directories.",
+            "Imports important invoices; ignores hidden files. You must give an absolute path.",
             "",
         ] {
             assert!(!gives_orders(text), "{text}");

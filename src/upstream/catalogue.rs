@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use rmcp::model::Tool as McpTool;
 
 use super::connection::Listed;
-use super::suspicious;
 use crate::clock::Clock;
 use crate::core::event::{Event, Json, NewRecord, ToolAnnotations, ToolApproved, ToolQuarantined, ToolRegistered, ToolRemoved};
 use crate::core::id::ToolId;
 use crate::core::intake::{self, Limits};
 use crate::core::state::State;
 use crate::core::tool::Tool;
+use crate::core::untrusted;
 use crate::recorder;
 
 /// Tools left out that are named, at most.
@@ -152,7 +152,7 @@ impl Comparison<'_> {
 /// What is suspicious about a definition, if something is.
 pub(crate) fn suspicion(definition: &ToolRegistered) -> Option<String> {
     let schemas = [&definition.input_schema, &definition.output_schema].into_iter().flatten().map(Json::as_str);
-    [definition.description.as_str()].into_iter().chain(schemas).find_map(suspicious::reason)
+    [definition.description.as_str()].into_iter().chain(schemas).find_map(untrusted::order_in)
 }
 
 #[cfg(test)]

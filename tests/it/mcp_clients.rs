@@ -79,7 +79,7 @@ fn check(report: &Value) {
         assert!(seen["catalogue"].as_str().unwrap().contains("pml://servers/browser"), "{client}");
         let answers = seen["answers"].as_array().unwrap();
         let failed: Vec<bool> = answers.iter().map(|answer| answer["is_error"] == true).collect();
-        assert_eq!(failed, [false, false, false, false, true, true, false], "{client}: {answers:?}");
+        assert_eq!(failed, [false, false, false, false, false, true, true, false], "{client}: {answers:?}");
         assert_eq!(answers[0]["structured"]["results"][0]["id"], "browser:screenshot", "{client}");
         assert_eq!(answers[1]["structured"]["tools"][0]["tool_id"], "browser:screenshot", "{client}");
         assert_eq!(answers[2]["structured"]["results"][0]["type"], "capability", "{client}");
