@@ -369,7 +369,7 @@ impl Runtime {
                 tracing::error!("an actor's thread had panicked");
             }
         }
-        self.upstreams.hub().stop();
+        self.upstreams.hub().stop().await;
         std::mem::take(&mut self.leases).release().await;
     }
 }

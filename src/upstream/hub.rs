@@ -31,6 +31,8 @@ use crate::views::Views;
 const POLL: Duration = Duration::from_secs(1);
 /// Threads that speak with servers and run workflows.
 const THREADS: usize = 2;
+/// How long a stop waits for the tasks of the servers.
+const STOP_WAIT: Duration = Duration::from_secs(5);
 /// Reloads that wait, at most.
 const RELOADS_MAX: usize = 16;
 
@@ -246,16 +248,21 @@ impl Hub {
     }
 
     /// Ends the threads; what still runs on them is cancelled, so children are killed.
-    pub(crate) fn stop(&self) {
-        if let Some(threads) = self.threads.lock().take() {
-            threads.shutdown_background();
+    pub(crate) async fn stop(&self) {
+        let Some(threads) = self.threads.lock().take() else { return };
+        // Waited for: their tasks hold the log, and its file is closed with the last handle.
+        let stopped = tokio::task::spawn_blocking(move || threads.shutdown_timeout(STOP_WAIT)).await;
+        if stopped.is_err() {
+            tracing::error!("the threads of the servers have panicked");
         }
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        self.stop();
+        if let Some(threads) = self.threads.lock().take() {
+            threads.shutdown_background();
+        }
     }
 }
 
