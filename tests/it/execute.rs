@@ -250,12 +250,17 @@ fn the_command_line_runs_workflows_and_shows_what_ran() {
     assert_eq!((code, &waiting["status"]), (Some(1), &json!("approval_required")));
     let (code, shown, _) = command(&["execute", "--continue", waiting["token"].as_str().unwrap()]);
     assert!(code == Some(0) && shown.contains("dropped"), "{shown}");
-    pml_server.pml.settled_state();
-    let (code, shown, _) = command(&["executions", "list", "--json"]);
-    let listed: Value = serde_json::from_str(&shown).unwrap();
+    // Steps are recorded beside the run.
+    let listed = eventually("both executions to be recorded", || {
+        let (_, shown, _) = command(&["executions", "list", "--json"]);
+        let listed: Value = serde_json::from_str(&shown).ok()?;
+        (listed["executions"].as_array()?.len() == 2).then_some(listed)
+    });
     let executions = listed["executions"].as_array().unwrap();
-    assert_eq!((code, executions.len()), (Some(0), 2));
     assert_eq!(executions[1]["intent"], "shout", "the newest comes first: {listed}");
-    let (code, shown, _) = command(&["executions", "show", executions[1]["execution"].as_str().unwrap()]);
-    assert!(code == Some(0) && shown.contains("fake:join") && shown.contains("step.finished"), "{shown}");
+    let execution = executions[1]["execution"].as_str().unwrap();
+    eventually("its steps to be recorded", || {
+        let (code, shown, _) = command(&["executions", "show", execution]);
+        (code == Some(0) && shown.contains("fake:join") && shown.contains("step.finished")).then_some(())
+    });
 }
