@@ -1,5 +1,7 @@
 //! The tools that a batch is scored against: all of them, or a sample where they are too many.
 
+use std::borrow::Cow;
+
 use ndarray::Array2;
 
 use crate::own_rows::{OwnRows, distinct};
@@ -11,7 +13,28 @@ pub(crate) const ALL_TOOLS_MAX: usize = 20_000;
 /// The size of that sample.
 const SAMPLE_LEN: usize = 4096;
 
+/// The columns of every batch of a fit: all tools, made once, or a sample for each batch where they are too many.
+pub(crate) struct BatchColumns(Option<Columns<f32>>);
+
+impl BatchColumns {
+    pub(crate) fn new(set: &TrainingSet, own: &OwnRows) -> Self {
+        Self((set.tools.nrows() <= ALL_TOOLS_MAX).then(|| Columns::all(set, own)))
+    }
+
+    pub(crate) fn for_runs(
+        &self,
+        set: &TrainingSet,
+        runs: &[usize],
+        own: &OwnRows,
+        random: &mut Random,
+    ) -> Cow<'_, Columns<f32>> {
+        let sample = || Cow::Owned(Columns::sample(set, runs, own, SAMPLE_LEN, random));
+        self.0.as_ref().map_or_else(sample, Cow::Borrowed)
+    }
+}
+
 /// The tools of a batch: the columns of its scores.
+#[derive(Clone)]
 pub(crate) struct Columns<F> {
     /// The vectors of the tools' texts.
     pub(crate) tools: Array2<F>,
@@ -49,11 +72,6 @@ impl Columns<f32> {
             corrections: columns.into_iter().map(|(_, correction)| correction).collect(),
             sampled,
         }
-    }
-
-    /// The columns for one update of the runs.
-    pub(crate) fn of_batch(set: &TrainingSet, runs: &[usize], own: &OwnRows, random: &mut Random) -> Self {
-        Self::sample(set, runs, own, SAMPLE_LEN, random)
     }
 
     pub(crate) fn column(&self, tool: usize) -> usize {

@@ -6,7 +6,7 @@ use super::loss::loss;
 use super::parameters::{DECAYS, Parameters, Sizes};
 use super::{Encoder, Next};
 use crate::adam::{Adam, Rate};
-use crate::columns::{ALL_TOOLS_MAX, Columns};
+use crate::columns::{BatchColumns, Columns};
 use crate::fitting::{self, Limits, Schedule};
 use crate::measure::place_of;
 use crate::own_rows::OwnRows;
@@ -66,8 +66,7 @@ pub(super) struct Fitting<'a> {
     settings: &'a EncoderSettings,
     schedule: Schedule,
     own: OwnRows,
-    /// All tools as columns, unless there are too many.
-    columns: Option<Columns<f32>>,
+    columns: BatchColumns,
     parameters: Parameters<f32>,
     gradient: Parameters<f32>,
     adam: Vec<Adam>,
@@ -76,7 +75,7 @@ pub(super) struct Fitting<'a> {
 impl<'a> Fitting<'a> {
     pub(super) fn new(set: &'a TrainingSet, settings: &'a EncoderSettings, runs: Vec<usize>, seed: u64) -> Self {
         let own = OwnRows::count(set, &runs);
-        let columns = (set.tools.nrows() <= ALL_TOOLS_MAX).then(|| Columns::all(set, &own));
+        let columns = BatchColumns::new(set, &own);
         let sizes = Sizes { dim: set.dim(), units: settings.units, own: own.len() };
         let mut random = Random::new(seed);
         let parameters = Parameters::start(sizes, &mut random);
@@ -108,13 +107,7 @@ impl fitting::Fitting for Fitting<'_> {
     }
 
     fn update(&mut self, runs: &[usize]) -> f32 {
-        let sampled;
-        let columns = if let Some(all) = &self.columns {
-            all
-        } else {
-            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.schedule.random);
-            &sampled
-        };
+        let columns = &*self.columns.for_runs(self.set, runs, &self.own, &mut self.schedule.random);
         let mut batch = Batch::new(self.set, runs, columns, self.settings);
         batch.drop_out(self.settings.dropout, self.settings.units, &mut self.schedule.random);
         let loss = loss(&self.parameters, &batch, columns, &mut self.gradient);

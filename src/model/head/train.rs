@@ -5,7 +5,7 @@ use super::loss::loss;
 use super::parameters::Parameters;
 use super::{IntentHead, Scores};
 use crate::adam::{Adam, Rate};
-use crate::columns::{ALL_TOOLS_MAX, Columns};
+use crate::columns::BatchColumns;
 use crate::fitting::{self, Limits, Schedule};
 use crate::measure::ndcg_at_5;
 use crate::own_rows::{OwnRows, distinct};
@@ -60,8 +60,7 @@ pub(super) struct Fitting<'a> {
     settings: &'a HeadSettings,
     schedule: Schedule,
     own: OwnRows,
-    /// All tools as columns, unless there are too many.
-    columns: Option<Columns<f32>>,
+    columns: BatchColumns,
     parameters: Parameters<f32>,
     gradient: Parameters<f32>,
     adam: Vec<Adam>,
@@ -70,7 +69,7 @@ pub(super) struct Fitting<'a> {
 impl<'a> Fitting<'a> {
     pub(super) fn new(set: &'a TrainingSet, settings: &'a HeadSettings, runs: Vec<usize>, seed: u64) -> Self {
         let own = OwnRows::count(set, &runs);
-        let columns = (set.tools.nrows() <= ALL_TOOLS_MAX).then(|| Columns::all(set, &own));
+        let columns = BatchColumns::new(set, &own);
         let parameters = Parameters::start(set.dim(), own.len());
         let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
         let gradient = Parameters::zeros(set.dim(), own.len());
@@ -87,13 +86,7 @@ impl fitting::Fitting for Fitting<'_> {
     }
 
     fn update(&mut self, runs: &[usize]) -> f32 {
-        let sampled;
-        let columns = if let Some(all) = &self.columns {
-            all
-        } else {
-            sampled = Columns::of_batch(self.set, runs, &self.own, &mut self.schedule.random);
-            &sampled
-        };
+        let columns = &*self.columns.for_runs(self.set, runs, &self.own, &mut self.schedule.random);
         let mut batch = Batch::new(self.set, runs, columns, self.settings);
         batch.drop_out(self.settings.dropout, &mut self.schedule.random);
         let loss = loss(&self.parameters, &batch, columns, self.settings.binary_share, &mut self.gradient);
@@ -106,6 +99,7 @@ impl fitting::Fitting for Fitting<'_> {
         }
         loss
     }
+
     fn part(&self) -> IntentHead {
         IntentHead { parameters: self.parameters.rounded(), own: self.own.clone() }
     }
