@@ -53,7 +53,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub http: Http,
     pub mcp: Mcp,
-    pub limits: LimitKeys,
+    pub limits: Limits,
     pub log: Log,
     pub dead: Dead,
     pub redact: Redact,
@@ -116,31 +116,10 @@ impl Scope {
     }
 }
 
-/// Limits of published events.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LimitKeys {
-    pub intent_bytes_max: usize,
-    pub text_bytes_max: usize,
-    pub json_bytes_max: usize,
-    pub string_bytes_max: usize,
-    pub steps_max: usize,
-    pub dependencies_max: usize,
-    pub open_executions_max: usize,
-}
-
 impl From<&Config> for Limits {
-    fn from(Config { limits: keys, redact, .. }: &Config) -> Self {
-        Self {
-            redactor: Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read"),
-            intent_bytes_max: keys.intent_bytes_max,
-            text_bytes_max: keys.text_bytes_max,
-            json_bytes_max: keys.json_bytes_max,
-            string_bytes_max: keys.string_bytes_max,
-            steps_max: keys.steps_max,
-            dependencies_max: keys.dependencies_max,
-            open_executions_max: keys.open_executions_max,
-        }
+    fn from(Config { limits, redact, .. }: &Config) -> Self {
+        let redactor = Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read");
+        Self { redactor, ..limits.clone() }
     }
 }
 

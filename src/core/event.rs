@@ -82,6 +82,34 @@ pub enum Event {
     ToolOutputInferred(ToolOutputInferred),
 }
 
+/// A pattern of the events that only pml writes and that belong to no execution. A new kind is in no pattern, so that every match asks for it.
+macro_rules! written_by_pml {
+    () => {
+        Event::TemplateLoaded(_)
+            | Event::EmbeddingComputed(_)
+            | Event::LogForked(_)
+            | Event::ModelTrained(_)
+            | Event::ModelParameters(_)
+            | Event::ModelPromoted(_)
+            | Event::ModelRolledBack(_)
+            | Event::ToolQuarantined(_)
+            | Event::ToolApproved(_)
+            | Event::ToolOutputInferred(_)
+    };
+}
+
+/// A pattern of the events that belong to no execution.
+macro_rules! beside_executions {
+    () => {
+        Event::ToolRegistered(_)
+            | Event::ToolRemoved(_)
+            | Event::CapabilityDeclared(_)
+            | Event::FeedbackGiven(_)
+            | $crate::event::written_by_pml!()
+    };
+}
+pub(crate) use {beside_executions, written_by_pml};
+
 impl Event {
     pub fn kind(&self) -> Kind {
         match self {
@@ -128,20 +156,7 @@ impl Event {
             Self::ExecutionFinished(event) => Some(&event.execution),
             Self::TraceCompleted(event) => Some(&event.execution),
             Self::PredictionServed(event) => event.execution.as_ref(),
-            Self::ToolRegistered(_)
-            | Self::ToolRemoved(_)
-            | Self::CapabilityDeclared(_)
-            | Self::FeedbackGiven(_)
-            | Self::TemplateLoaded(_)
-            | Self::EmbeddingComputed(_)
-            | Self::LogForked(_)
-            | Self::ModelTrained(_)
-            | Self::ModelParameters(_)
-            | Self::ModelPromoted(_)
-            | Self::ModelRolledBack(_)
-            | Self::ToolQuarantined(_)
-            | Self::ToolApproved(_)
-            | Self::ToolOutputInferred(_) => None,
+            beside_executions!() => None,
         }
     }
 }

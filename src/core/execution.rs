@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::event::{Event, ExecutionFinished, ExecutionStarted, StepFinished, StepStarted};
+use super::event::{Event, ExecutionFinished, ExecutionStarted, StepFinished, StepStarted, beside_executions};
 use super::id::{ExecutionId, StepId};
 use super::intake::{Limits, count};
 use super::refusal::Refusal;
@@ -15,22 +15,7 @@ pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<
         Event::StepStarted(step) => admit_step_start(executions, step, limits),
         Event::StepFinished(step) => admit_step_finish(executions, step, limits),
         Event::ExecutionFinished(finished) => admit_finish(executions, finished),
-        Event::ToolRegistered(_)
-        | Event::ToolRemoved(_)
-        | Event::CapabilityDeclared(_)
-        | Event::FeedbackGiven(_)
-        | Event::TemplateLoaded(_)
-        | Event::TraceCompleted(_)
-        | Event::EmbeddingComputed(_)
-        | Event::PredictionServed(_)
-        | Event::LogForked(_)
-        | Event::ModelTrained(_)
-        | Event::ModelParameters(_)
-        | Event::ModelPromoted(_)
-        | Event::ModelRolledBack(_)
-        | Event::ToolQuarantined(_)
-        | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => Ok(()),
+        Event::TraceCompleted(_) | Event::PredictionServed(_) | beside_executions!() => Ok(()),
     }
 }
 

@@ -3,15 +3,20 @@
 
 mod clean;
 
-use super::event::{CapabilityDeclared, Event, NewRecord, StepFinished};
+use serde::Deserialize;
+
+use super::event::{CapabilityDeclared, Event, NewRecord, StepFinished, written_by_pml};
 use super::graph::edge::EdgeKind;
 use super::id::StepId;
 use super::redact::Redactor;
 use super::refusal::Refusal;
 
-/// The limits of the intake, named like the keys of `[limits]` in the configuration, which holds the defaults; and the redactor.
-#[derive(Clone, Debug)]
+/// The limits of the intake: the keys of `[limits]` in the configuration, which holds the defaults; and the redactor.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
+    /// Made from the keys of `[redact]`, not read.
+    #[serde(skip)]
     pub redactor: Redactor,
     pub intent_bytes_max: usize,
     pub text_bytes_max: usize,
@@ -53,18 +58,9 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         }
         Event::CapabilityDeclared(capability) => check_capability(capability, limits)?,
         Event::ToolRemoved(_) | Event::FeedbackGiven(_) => {}
-        Event::TemplateLoaded(_)
-        | Event::TraceCompleted(_)
-        | Event::EmbeddingComputed(_)
-        | Event::PredictionServed(_)
-        | Event::LogForked(_)
-        | Event::ModelTrained(_)
-        | Event::ModelParameters(_)
-        | Event::ModelPromoted(_)
-        | Event::ModelRolledBack(_)
-        | Event::ToolQuarantined(_)
-        | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => unreachable!("kinds that are not publishable were refused above"),
+        Event::TraceCompleted(_) | Event::PredictionServed(_) | written_by_pml!() => {
+            unreachable!("kinds that are not publishable were refused above")
+        }
     }
     clean::check_ids(record, &limits.redactor)?;
     clean::clean_texts(record, limits);

@@ -16,7 +16,9 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use super::digest::{DigestWriter, Digestible};
-use super::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted};
+use super::event::{
+    Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, beside_executions,
+};
 use super::hash::PrecomputedHash;
 use super::id::ExecutionId;
 use closed::ClosedExecutions;
@@ -49,21 +51,7 @@ impl Executions {
             | Event::StepFinished(StepFinished { execution, .. })
             | Event::ExecutionFinished(ExecutionFinished { execution, .. }) => self.update(execution, |open| open.apply(fact)),
             Event::TraceCompleted(event) => self.close(&event.execution, fact),
-            Event::ToolRegistered(_)
-            | Event::ToolRemoved(_)
-            | Event::CapabilityDeclared(_)
-            | Event::FeedbackGiven(_)
-            | Event::TemplateLoaded(_)
-            | Event::EmbeddingComputed(_)
-            | Event::PredictionServed(_)
-            | Event::LogForked(_)
-            | Event::ModelTrained(_)
-            | Event::ModelParameters(_)
-            | Event::ModelPromoted(_)
-            | Event::ModelRolledBack(_)
-            | Event::ToolQuarantined(_)
-            | Event::ToolApproved(_)
-            | Event::ToolOutputInferred(_) => true,
+            Event::PredictionServed(_) | beside_executions!() => true,
         }
     }
 

@@ -92,7 +92,7 @@ const fn nullable(
     meaning: &'static str,
     example: &'static str,
 ) -> Column {
-    Column { name, data_type, packing, optional: true, meaning, example }
+    Column { optional: true, ..required(name, data_type, packing, meaning, example) }
 }
 
 /// The columns in the order of the file. The first eight and `data` are the record itself; the others repeat members of `data`.

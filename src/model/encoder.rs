@@ -72,8 +72,7 @@ impl Encoder {
         seed: u64,
         observer: &mut Observer<'_>,
     ) -> Result<(Self, Report), TrainError> {
-        let start = |runs| Fitting::new(set, settings, runs, seed);
-        fitting::train(set, settings.limits(), seed, &start, observer)
+        fitting::train::<Fitting<'_>>(set, settings, seed, observer)
     }
 
     /// Predicts every position of every usable run by an encoder that saw neither the run nor one with the same intent: the runs are
@@ -87,13 +86,12 @@ impl Encoder {
         observer: &mut Observer<'_>,
         visit: &mut dyn FnMut(usize, usize, &Next),
     ) -> Result<Vec<(Self, Vec<usize>)>, TrainError> {
-        let start = |runs| Fitting::new(set, settings, runs, seed);
         let mut encoders = Vec::with_capacity(parts);
         let mut predict = |encoder: &Self, held_out: &[usize]| {
             train::predict_runs(encoder, set, held_out, visit);
             encoders.push((encoder.clone(), held_out.to_vec()));
         };
-        fitting::cross_fit(set, (parts, epochs), seed, &start, observer, &mut predict)?;
+        fitting::cross_fit::<Fitting<'_>>(set, settings, (parts, epochs), seed, observer, &mut predict)?;
         Ok(encoders)
     }
 

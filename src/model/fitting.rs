@@ -7,9 +7,15 @@ use crate::training::{
 use crate::training_set::TrainingSet;
 
 /// A part while it is trained on some runs of a set.
-pub(crate) trait Fitting {
+pub(crate) trait Fitting<'a>: Sized {
+    type Settings;
     /// What it becomes.
     type Part;
+
+    /// Creates an untrained part for some runs of the set.
+    fn start(set: &'a TrainingSet, settings: &'a Self::Settings, runs: Vec<usize>, seed: u64) -> Self;
+
+    fn limits(settings: &Self::Settings) -> Limits;
 
     fn schedule(&mut self) -> &mut Schedule;
 
@@ -81,34 +87,35 @@ impl Schedule {
     }
 }
 
-/// Trains a part. `start` makes an untrained one for the runs it gets.
-pub(crate) fn train<T: Fitting>(
-    set: &TrainingSet,
-    limits: Limits,
+/// Trains a part: chooses the number of epochs on held-out runs of the set, then trains on all of it. With too few runs to choose, the
+/// result is the untrained part.
+pub(crate) fn train<'a, T: Fitting<'a>>(
+    set: &'a TrainingSet,
+    settings: &'a T::Settings,
     seed: u64,
-    start: &dyn Fn(Vec<usize>) -> T,
     observer: &mut Observer<'_>,
 ) -> Result<(T::Part, Report), TrainError> {
+    let start = |runs| T::start(set, settings, runs, seed);
     let runs = usable_runs(set)?;
     let mut report = Report { examples: runs.len(), skipped: set.runs.len() - runs.len(), ..Report::default() };
-    choose_epochs(validation_splits(set, &runs, seed), limits, start, observer, &mut report)?;
+    choose_epochs(validation_splits(set, &runs, seed), T::limits(settings), &start, observer, &mut report)?;
     let mut fitting = start(runs);
     report.loss = fit(&mut fitting, report.epochs, Stage::Fit, observer)?;
     Ok((fitting.part(), report))
 }
 
 /// Trains without each of `parts` parts of the runs in turn. `visit` gets what was trained and the runs it has not seen.
-pub(crate) fn cross_fit<T: Fitting>(
-    set: &TrainingSet,
+pub(crate) fn cross_fit<'a, T: Fitting<'a>>(
+    set: &'a TrainingSet,
+    settings: &'a T::Settings,
     (parts, epochs): (usize, usize),
     seed: u64,
-    start: &dyn Fn(Vec<usize>) -> T,
     observer: &mut Observer<'_>,
     visit: &mut dyn FnMut(&T::Part, &[usize]),
 ) -> Result<(), TrainError> {
     let runs = usable_runs(set)?;
     for (part, split) in cross_fit_splits(set, &runs, parts, seed).into_iter().enumerate() {
-        let mut fitting = start(split.learned);
+        let mut fitting = T::start(set, settings, split.learned, seed);
         fit(&mut fitting, epochs, Stage::CrossFit { part }, observer)?;
         visit(&fitting.part(), &split.held_out);
     }
@@ -116,7 +123,12 @@ pub(crate) fn cross_fit<T: Fitting>(
 }
 
 /// Trains for a number of epochs. Returns the loss of the last.
-fn fit<T: Fitting>(fitting: &mut T, epochs: usize, stage: Stage, observer: &mut Observer<'_>) -> Result<f32, TrainError> {
+fn fit<'a, T: Fitting<'a>>(
+    fitting: &mut T,
+    epochs: usize,
+    stage: Stage,
+    observer: &mut Observer<'_>,
+) -> Result<f32, TrainError> {
     let mut loss = 0.0;
     for epoch in 1..=epochs {
         loss = fitting.train_epoch();
@@ -127,7 +139,7 @@ fn fit<T: Fitting>(fitting: &mut T, epochs: usize, stage: Stage, observer: &mut 
 
 /// Trains on all splits in step and notes in the report the number of epochs with the best mean measure.
 #[expect(clippy::cast_precision_loss, reason = "a count of splits")]
-fn choose_epochs<T: Fitting>(
+fn choose_epochs<'a, T: Fitting<'a>>(
     splits: Vec<Split>,
     limits: Limits,
     start: &dyn Fn(Vec<usize>) -> T,

@@ -58,8 +58,7 @@ impl IntentHead {
         seed: u64,
         observer: &mut Observer<'_>,
     ) -> Result<(Self, Report), TrainError> {
-        let start = |runs| Fitting::new(set, settings, runs, seed);
-        fitting::train(set, settings.limits(), seed, &start, observer)
+        fitting::train::<Fitting<'_>>(set, settings, seed, observer)
     }
 
     /// Scores every usable run of the set by a head that saw neither the run nor one with the same intent: the runs are divided into
@@ -73,9 +72,8 @@ impl IntentHead {
         observer: &mut Observer<'_>,
         visit: &mut dyn FnMut(usize, &Scores),
     ) -> Result<(), TrainError> {
-        let start = |runs| Fitting::new(set, settings, runs, seed);
         let mut score = |head: &Self, held_out: &[usize]| train::score_runs(head, set, held_out, visit);
-        fitting::cross_fit(set, (parts, epochs), seed, &start, observer, &mut score)
+        fitting::cross_fit::<Fitting<'_>>(set, settings, (parts, epochs), seed, observer, &mut score)
     }
 
     /// The number of dimensions of the vectors it was trained on.

@@ -1,7 +1,7 @@
 //! Removal of secrets from an event that is within the limits, and truncation of texts that are stored in part.
 
 use super::Limits;
-use crate::event::{CapabilityDeclared, Event, Json, NewRecord, StepFinished, ToolRegistered};
+use crate::event::{CapabilityDeclared, Event, Json, NewRecord, StepFinished, ToolRegistered, written_by_pml};
 use crate::id::{ExecutionId, SessionId};
 use crate::redact::{self, Redactor};
 use crate::refusal::Refusal;
@@ -47,18 +47,9 @@ pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
         // These hold ids only, or are written by pml itself.
         Event::ToolRemoved(_)
         | Event::FeedbackGiven(_)
-        | Event::TemplateLoaded(_)
         | Event::TraceCompleted(_)
-        | Event::EmbeddingComputed(_)
         | Event::PredictionServed(_)
-        | Event::LogForked(_)
-        | Event::ModelTrained(_)
-        | Event::ModelParameters(_)
-        | Event::ModelPromoted(_)
-        | Event::ModelRolledBack(_)
-        | Event::ToolQuarantined(_)
-        | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => {}
+        | written_by_pml!() => {}
     }
 }
 

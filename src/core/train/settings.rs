@@ -80,76 +80,45 @@ impl TrainSettings {
     }
 }
 
+/// The settings of a part by their recorded names: those of the fields, or the ones given. Takes the settings apart, so that a new field
+/// cannot be forgotten; `except` names the fields that are not recorded.
+macro_rules! by_name {
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $recorded:literal) => { $recorded };
+    ($settings:expr, $kind:ident { $($field:ident $(as $recorded:literal)?),* } $(except $ignored:ident)*) => {{
+        let $kind { $($field,)* $($ignored: _,)* } = $settings;
+        vec![$((by_name!(@name $field $($recorded)?), $field as &mut dyn Setting)),*]
+    }};
+}
+
 fn head(settings: &mut HeadSettings) -> Vec<Named<'_>> {
-    // Taken apart, so that a new setting cannot be forgotten.
-    let HeadSettings { learning_rate, decay, dropout, batch, epochs_max, patience, binary_share, failed_weight } = settings;
-    vec![
-        ("learning_rate", learning_rate),
-        ("decay", decay),
-        ("dropout", dropout),
-        ("batch", batch),
-        ("epochs_max", epochs_max),
-        ("patience", patience),
-        ("binary_share", binary_share),
-        ("failed_weight", failed_weight),
-    ]
+    by_name!(settings, HeadSettings { learning_rate, decay, dropout, batch, epochs_max, patience, binary_share, failed_weight })
 }
 
 fn encoder(settings: &mut EncoderSettings) -> Vec<Named<'_>> {
-    let EncoderSettings {
-        units,
-        learning_rate,
-        decay,
-        dropout,
-        batch,
-        epochs_max,
-        patience,
-        gradient_max,
-        failed_weight,
-        failed_end_weight,
-    } = settings;
-    vec![
-        ("units", units),
-        ("learning_rate", learning_rate),
-        ("decay", decay),
-        ("dropout", dropout),
-        ("batch", batch),
-        ("epochs_max", epochs_max),
-        ("patience", patience),
-        ("gradient_max", gradient_max),
-        ("failed_weight", failed_weight),
-        ("failed_end_weight", failed_end_weight),
-    ]
+    by_name!(
+        settings,
+        EncoderSettings {
+            units,
+            learning_rate,
+            decay,
+            dropout,
+            batch,
+            epochs_max,
+            patience,
+            gradient_max,
+            failed_weight,
+            failed_end_weight
+        }
+    )
 }
 
 fn shgat(settings: &mut ShgatSettings) -> Vec<Named<'_>> {
     // The seed is recorded by itself, and the number of threads changes no bit.
-    let ShgatSettings {
-        epochs,
-        patience,
-        batch,
-        learning_rate,
-        decay,
-        failure_weight,
-        calibration,
-        candidates_max,
-        candidates_drawn,
-        seed: _,
-        threads: _,
-        switches,
-    } = settings;
-    vec![
-        ("epochs_max", epochs),
-        ("patience", patience),
-        ("batch", batch),
-        ("learning_rate", learning_rate),
-        ("decay", decay),
-        ("failure_weight", failure_weight),
-        ("calibration", calibration),
-        ("candidates_max", candidates_max),
-        ("candidates_drawn", candidates_drawn),
-        ("without", switches),
-    ]
+    by_name!(settings, ShgatSettings {
+        epochs as "epochs_max", patience, batch, learning_rate, decay, failure_weight, calibration, candidates_max, candidates_drawn,
+        switches as "without"
+    } except seed except threads)
 }
 
 #[cfg(test)]

@@ -54,12 +54,6 @@ impl Default for EncoderSettings {
     }
 }
 
-impl EncoderSettings {
-    pub(super) fn limits(&self) -> Limits {
-        Limits { epochs_max: self.epochs_max, patience: self.patience }
-    }
-}
-
 /// An encoder while it is trained on some runs of a set.
 pub(super) struct Fitting<'a> {
     set: &'a TrainingSet,
@@ -73,17 +67,6 @@ pub(super) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    pub(super) fn new(set: &'a TrainingSet, settings: &'a EncoderSettings, runs: Vec<usize>, seed: u64) -> Self {
-        let own = OwnRows::count(set, &runs);
-        let columns = BatchColumns::new(set, &own);
-        let sizes = Sizes { dim: set.dim(), units: settings.units, own: own.len() };
-        let mut random = Random::new(seed);
-        let parameters = Parameters::start(sizes, &mut random);
-        let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
-        let schedule = Schedule::new(runs, settings.batch, settings.epochs_max, random);
-        Self { set, settings, schedule, own, columns, parameters, gradient: Parameters::zeros(sizes), adam }
-    }
-
     fn move_parameters(&mut self) {
         let square: f32 = self.gradient.groups().into_iter().flatten().map(|value| value * value).sum();
         let shrink = (self.settings.gradient_max / square.sqrt().max(f32::MIN_POSITIVE)).min(1.0);
@@ -99,8 +82,24 @@ impl<'a> Fitting<'a> {
     }
 }
 
-impl fitting::Fitting for Fitting<'_> {
+impl<'a> fitting::Fitting<'a> for Fitting<'a> {
+    type Settings = EncoderSettings;
     type Part = Encoder;
+
+    fn start(set: &'a TrainingSet, settings: &'a EncoderSettings, runs: Vec<usize>, seed: u64) -> Self {
+        let own = OwnRows::count(set, &runs);
+        let columns = BatchColumns::new(set, &own);
+        let sizes = Sizes { dim: set.dim(), units: settings.units, own: own.len() };
+        let mut random = Random::new(seed);
+        let parameters = Parameters::start(sizes, &mut random);
+        let adam = parameters.groups().iter().map(|group| Adam::new(group.len())).collect();
+        let schedule = Schedule::new(runs, settings.batch, settings.epochs_max, random);
+        Self { set, settings, schedule, own, columns, parameters, gradient: Parameters::zeros(sizes), adam }
+    }
+
+    fn limits(settings: &EncoderSettings) -> Limits {
+        Limits { epochs_max: settings.epochs_max, patience: settings.patience }
+    }
 
     fn schedule(&mut self) -> &mut Schedule {
         &mut self.schedule

@@ -48,12 +48,6 @@ impl Default for HeadSettings {
     }
 }
 
-impl HeadSettings {
-    pub(super) fn limits(&self) -> Limits {
-        Limits { epochs_max: self.epochs_max, patience: self.patience }
-    }
-}
-
 /// A head while it is trained on some runs of a set.
 pub(super) struct Fitting<'a> {
     set: &'a TrainingSet,
@@ -66,8 +60,11 @@ pub(super) struct Fitting<'a> {
     adam: Vec<Adam>,
 }
 
-impl<'a> Fitting<'a> {
-    pub(super) fn new(set: &'a TrainingSet, settings: &'a HeadSettings, runs: Vec<usize>, seed: u64) -> Self {
+impl<'a> fitting::Fitting<'a> for Fitting<'a> {
+    type Settings = HeadSettings;
+    type Part = IntentHead;
+
+    fn start(set: &'a TrainingSet, settings: &'a HeadSettings, runs: Vec<usize>, seed: u64) -> Self {
         let own = OwnRows::count(set, &runs);
         let columns = BatchColumns::new(set, &own);
         let parameters = Parameters::start(set.dim(), own.len());
@@ -76,10 +73,10 @@ impl<'a> Fitting<'a> {
         let schedule = Schedule::new(runs, settings.batch, settings.epochs_max, Random::new(seed));
         Self { set, settings, schedule, own, columns, parameters, gradient, adam }
     }
-}
 
-impl fitting::Fitting for Fitting<'_> {
-    type Part = IntentHead;
+    fn limits(settings: &HeadSettings) -> Limits {
+        Limits { epochs_max: settings.epochs_max, patience: settings.patience }
+    }
 
     fn schedule(&mut self) -> &mut Schedule {
         &mut self.schedule
