@@ -1,0 +1,173 @@
+//! Calls of functions, tools and capabilities; the relations between them.
+
+use std::collections::BTreeSet;
+
+use oxc_span::Span;
+use pml_core::id::ToolId;
+
+use super::interpreter::{Interpreter, range};
+use super::value::{CallId, Known, Object, Origin, Pointer, Value};
+use crate::structure::{Call, Callee, LiteralArgument, Position, Reason, Repetition};
+
+/// Depth to which arguments are taken apart; what lies deeper belongs to the path above it.
+const PATH_DEPTH_MAX: usize = 6;
+
+/// One argument, or a part of one.
+struct Part {
+    path: String,
+    value: Value,
+}
+
+impl Interpreter<'_> {
+    /// A call of whatever a value may be.
+    pub(super) fn call_value(&mut self, callee: &Value, this: Option<&Value>, arguments: &[Value], span: Span) -> Value {
+        let can_be_called = |pointer: &&Pointer| !matches!(pointer, Pointer::Object(_) | Pointer::Arguments);
+        let pointers: Vec<&Pointer> = callee.pointers.iter().filter(can_be_called).collect();
+        match pointers[..] {
+            [] => self.unknown_call(callee, arguments, span),
+            [pointer] => self.call_pointer(pointer, this, arguments, span),
+            _ => {
+                // One of them is called; which one, nobody knows.
+                let before = self.state.clone();
+                let (mut after, mut result) = (None, Value::default());
+                for pointer in pointers {
+                    self.state = before.clone();
+                    let condition = self.branch(&callee.calls());
+                    let value = self.under(condition, |me| me.call_pointer(pointer, this, arguments, span));
+                    result.join(&value);
+                    let state = std::mem::take(&mut self.state);
+                    match &mut after {
+                        None => after = Some(state),
+                        Some(after) => after.join(&state),
+                    }
+                }
+                self.state = after.unwrap_or(before);
+                self.reduce_frontier();
+                result
+            }
+        }
+    }
+
+    fn call_pointer(&mut self, pointer: &Pointer, this: Option<&Value>, arguments: &[Value], span: Span) -> Value {
+        match pointer {
+            Pointer::Function(id) => self.call_closure(*id, this, arguments, span),
+            Pointer::Tool(server, name) => match format!("{server}:{name}").parse::<ToolId>() {
+                Ok(tool) => self.outside_call(Callee::Tool(tool), arguments, span),
+                Err(_) => {
+                    self.mark(span, Reason::InvalidToolName);
+                    self.outside_call(Callee::Computed, arguments, span)
+                }
+            },
+            Pointer::Capability(name) => self.outside_call(Callee::Capability(name.clone()), arguments, span),
+            Pointer::ComputedTool => self.outside_call(Callee::Computed, arguments, span),
+            Pointer::Tools | Pointer::Server(_) | Pointer::Capabilities => {
+                self.mark(span, Reason::ToolsAsValue);
+                Value::unknown()
+            }
+            Pointer::Resolver(promise) => {
+                let value = arguments.first().cloned().unwrap_or_else(Value::unknown);
+                self.put(&Value::pointing(Pointer::Object(*promise)), None, &value);
+                Value::unknown()
+            }
+            Pointer::Global(name) => self.global_call(name, this, arguments, span),
+            Pointer::Class(_) | Pointer::Object(_) | Pointer::Arguments => self.unknown_call(&Value::unknown(), arguments, span),
+        }
+    }
+
+    /// A call that leaves the program.
+    fn outside_call(&mut self, callee: Callee, arguments: &[Value], span: Span) -> Value {
+        let key = (self.context, span.start, callee.to_string());
+        let id = match self.call_ids.get(&key) {
+            Some(id) => *id,
+            None => self.new_call(key, callee, span),
+        };
+        self.made_after.insert(id, self.state.frontier.clone());
+        self.state.open.insert(id);
+        for condition in &self.conditions {
+            for decider in &condition.deciders {
+                let relation = self.relations.entry((*decider, id)).or_default();
+                relation.decides |= condition.branch.is_some();
+                relation.decides_how_often |= condition.branch.is_none();
+            }
+        }
+        self.calls[id].literals.clear();
+        // The sandbox passes on the first argument only.
+        for part in arguments.first().map(|one| self.parts(one, String::new(), PATH_DEPTH_MAX)).unwrap_or_default() {
+            self.argument(id, &part);
+        }
+        let mut result = self.opaque([Origin::Call(id)].into(), span);
+        result.pending.insert(id);
+        result
+    }
+
+    fn new_call(&mut self, key: (u32, u32, String), callee: Callee, span: Span) -> CallId {
+        let id = self.calls.len();
+        let branches: Vec<u32> = self.conditions.iter().filter_map(|condition| condition.branch).collect();
+        let mut ancestors = BTreeSet::new();
+        for before in self.state.frontier.clone() {
+            let is_shared = branches.iter().all(|branch| self.branches[before].contains(branch));
+            let relation = self.relations.entry((before, id)).or_default();
+            if is_shared { relation.precedes = true } else { relation.precedes_in_branch = true }
+            ancestors.insert(before);
+            ancestors.extend(&self.ancestors[before]);
+        }
+        self.ancestors.push(ancestors);
+        self.calls.push(Call {
+            callee,
+            position: Position::of(self.source, span.start as usize),
+            span: range(span),
+            repetition: self.repetition.iter().copied().max().unwrap_or(Repetition::Once),
+            is_optional: !branches.is_empty(),
+            literals: Vec::new(),
+            inputs: std::collections::BTreeMap::new(),
+        });
+        self.branches.push(branches);
+        self.call_ids.insert(key, id);
+        id
+    }
+
+    /// Takes an argument apart, as far as the program says what stands where.
+    fn parts(&self, value: &Value, path: String, depth: usize) -> Vec<Part> {
+        let whole = |value: &Value| vec![Part { path: path.clone(), value: value.clone() }];
+        if !path.is_empty() && self.state.json(value, PATH_DEPTH_MAX).is_some() {
+            return whole(value);
+        }
+        let object: Option<&Object> = match (value.pointers.first(), value.pointers.len(), value.origins.is_empty()) {
+            (Some(Pointer::Object(id)), 1, true) if depth > 0 => self.state.heap.get(id),
+            _ => None,
+        };
+        let Some(object) = object else { return whole(value) };
+        let mut parts = Vec::new();
+        for (name, member) in &object.fields {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            parts.extend(self.parts(member, format!("{path}/{name}"), depth - 1));
+        }
+        if object.rest != Value::default() {
+            parts.push(Part { path, value: object.rest.clone() });
+        }
+        parts
+    }
+
+    /// Notes where an argument comes from.
+    fn argument(&mut self, call: CallId, part: &Part) {
+        let all = self.state.deep(&part.value);
+        for origin in &all.origins {
+            match origin {
+                Origin::Call(from) => {
+                    self.relations.entry((*from, call)).or_default().arguments.insert(part.path.clone());
+                }
+                Origin::Input(field) => {
+                    self.parameters.insert(field.clone());
+                    self.calls[call].inputs.entry(part.path.clone()).or_default().insert(field.clone());
+                }
+            }
+        }
+        let Some(value) = self.state.json(&part.value, PATH_DEPTH_MAX) else { return };
+        let span = match (&part.value.known, part.value.objects().next()) {
+            (Known::Exactly(_, span), _) => span.clone(),
+            (_, Some(object)) => self.object_spans[&object].clone(),
+            _ => return,
+        };
+        self.calls[call].literals.push(LiteralArgument { path: part.path.clone(), value, span });
+    }
+}
