@@ -24,7 +24,8 @@ pub fn declarations(tools: &[ToolDeclaration<'_>]) -> String {
     for tool in tools {
         servers.entry(tool.id.server()).or_default().insert(tool.id.name(), tool);
     }
-    let mut text = String::from("// Written by `pml types`. The names that a program of code mode has.\n\ndeclare const tools: {\n");
+    let mut text =
+        String::from("// Written by `pml types`. The names that a program of code mode has.\n\ndeclare const tools: {\n");
     for (server, tools) in &servers {
         line(&mut text, 1, &format!("{}: {{", key(server)));
         for (name, tool) in tools {
@@ -98,7 +99,8 @@ impl<'a> Schema<'a> {
             "string" | "boolean" | "null" => kind.to_owned(),
             "number" | "integer" => "number".to_owned(),
             "array" => {
-                let items = fields.get("items").map_or_else(|| "unknown".to_owned(), |items| self.typed(items, indent, depth - 1));
+                let items =
+                    fields.get("items").map_or_else(|| "unknown".to_owned(), |items| self.typed(items, indent, depth - 1));
                 if items.contains([' ', '\n']) { format!("Array<{items}>") } else { format!("{items}[]") }
             }
             "object" => self.object(fields, indent, depth),
@@ -107,7 +109,8 @@ impl<'a> Schema<'a> {
     }
 
     fn object(&mut self, fields: &'a Map<String, Json>, indent: usize, depth: usize) -> String {
-        let Some(properties) = fields.get("properties").and_then(Json::as_object).filter(|properties| !properties.is_empty()) else {
+        let Some(properties) = fields.get("properties").and_then(Json::as_object).filter(|properties| !properties.is_empty())
+        else {
             return match fields.get("additionalProperties") {
                 Some(Json::Bool(false)) => "Record<string, never>".to_owned(),
                 Some(schema @ Json::Object(_)) => format!("Record<string, {}>", self.typed(schema, indent, depth - 1)),
@@ -195,7 +198,8 @@ mod tests {
 
     #[test]
     fn references_are_followed_and_end() {
-        let list = json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "object", "properties": {"next": {"$ref": "#/$defs/N"}}}}});
+        let list =
+            json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "object", "properties": {"next": {"$ref": "#/$defs/N"}}}}});
         check(&list, "{\n  next?: unknown;\n}");
         check(&json!({"$ref": "other.json"}), "unknown");
     }
@@ -207,7 +211,12 @@ mod tests {
         let (read, odd): (ToolId, ToolId) = ("fs:read".parse().unwrap(), "my-server:do.it".parse().unwrap());
         let tools = [
             ToolDeclaration { id: &odd, description: "", input_schema: None, output_schema: None },
-            ToolDeclaration { id: &read, description: "Reads\na file", input_schema: Some(&schema), output_schema: Some(&json!({"type": "string"})) },
+            ToolDeclaration {
+                id: &read,
+                description: "Reads\na file",
+                input_schema: Some(&schema),
+                output_schema: Some(&json!({"type": "string"})),
+            },
         ];
         let text = declarations(&tools);
         let expected = "declare const tools: {

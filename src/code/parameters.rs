@@ -204,7 +204,10 @@ mod tests {
         let two = r#"await tools.mail.send({ n: 2.5, body: await tools.fs.read({ mode: "r", path: "b.txt" }), to: "y" });"#;
         let parameters = compared(&[one, two]).unwrap();
         let schema = parameters.schema();
-        assert_eq!(schema["properties"]["path"], json!({"type": "string", "description": "path of fs:read", "examples": ["a.txt", "b.txt"]}));
+        assert_eq!(
+            schema["properties"]["path"],
+            json!({"type": "string", "description": "path of fs:read", "examples": ["a.txt", "b.txt"]})
+        );
         assert_eq!(schema["properties"]["n"]["type"], json!(["integer", "number"]));
         assert_eq!(schema["required"], json!(["path", "n", "to"]));
         assert_eq!(
@@ -217,7 +220,9 @@ mod tests {
     #[test]
     fn a_rewritten_program_has_the_same_structure_and_takes_its_parameters() {
         let program = |dir: &str| {
-            format!("const dir = '{dir}'; const l = await tools.fs.list({{ dir }}); await tools.zip.pack({{ dir, l, to: ['{dir}', 1] }});")
+            format!(
+                "const dir = '{dir}'; const l = await tools.fs.list({{ dir }}); await tools.zip.pack({{ dir, l, to: ['{dir}', 1] }});"
+            )
         };
         let sources = [program("a"), program("b")];
         let parameters = compared(&[&sources[0], &sources[1]]).unwrap();
@@ -231,7 +236,9 @@ mod tests {
     #[test]
     fn names_do_not_collide() {
         let program = |a: &str, b: &str| {
-            format!("await tools.fs.read({{ path: '{a}' }}); await tools.fs.write({{ path: '{b}', old: args.path }}); await tools.fs.write({{ path: '{b}{a}' }});")
+            format!(
+                "await tools.fs.read({{ path: '{a}' }}); await tools.fs.write({{ path: '{b}', old: args.path }}); await tools.fs.write({{ path: '{b}{a}' }});"
+            )
         };
         let parameters = compared(&[&program("a", "b"), &program("c", "d")]).unwrap();
         let names: Vec<&str> = parameters.0.iter().map(|parameter| parameter.name.as_str()).collect();
@@ -240,7 +247,8 @@ mod tests {
 
     #[test]
     fn programs_of_another_structure_are_refused_with_the_difference() {
-        let error = |other: &str| compared(&["const a = await tools.s.a({}); await tools.s.b({ a });", other]).unwrap_err().to_string();
+        let error =
+            |other: &str| compared(&["const a = await tools.s.a({}); await tools.s.b({ a });", other]).unwrap_err().to_string();
         let prefix = "program 2 has another structure than the first: ";
         assert_eq!(error("await tools.s.a({});"), format!("{prefix}1 calls instead of 2"));
         assert_eq!(error("await tools.s.a({}); await tools.s.c({});"), format!("{prefix}call 2 is s:c instead of s:b"));

@@ -76,7 +76,12 @@ impl Sandbox {
         outcome
     }
 
-    async fn serve<F>(&mut self, javascript: &str, arguments: &RawValue, call: impl Fn(CallRequest) -> F) -> Result<Outcome, RunError>
+    async fn serve<F>(
+        &mut self,
+        javascript: &str,
+        arguments: &RawValue,
+        call: impl Fn(CallRequest) -> F,
+    ) -> Result<Outcome, RunError>
     where
         F: Future<Output = Result<Box<RawValue>, String>>,
     {

@@ -162,7 +162,10 @@ impl Reading {
 
     /// The capabilities that the program contains, as written in it.
     pub fn capabilities(&self) -> BTreeSet<&str> {
-        self.calls.iter().filter_map(|call| if let Callee::Capability(name) = &call.callee { Some(name.as_str()) } else { None }).collect()
+        self.calls
+            .iter()
+            .filter_map(|call| if let Callee::Capability(name) = &call.callee { Some(name.as_str()) } else { None })
+            .collect()
     }
 
     /// The innermost call whose expression contains the byte `offset`.

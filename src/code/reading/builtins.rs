@@ -10,11 +10,64 @@ use crate::structure::{Reason, Repetition};
 
 /// Methods that leave their object and their arguments as they are.
 const PURE: [&str; 58] = [
-    "at", "catch", "charAt", "charCodeAt", "codePointAt", "concat", "endsWith", "entries", "every", "filter", "finally", "find", "findIndex",
-    "findLast", "findLastIndex", "flat", "flatMap", "forEach", "get", "has", "includes", "indexOf", "join", "keys", "lastIndexOf",
-    "localeCompare", "map", "match", "matchAll", "normalize", "padEnd", "padStart", "pop", "reduce", "reduceRight", "repeat", "replace",
-    "replaceAll", "search", "shift", "slice", "some", "split", "startsWith", "substring", "test", "then", "toFixed", "toISOString",
-    "toLowerCase", "toSorted", "toReversed", "toString", "toUpperCase", "trim", "trimEnd", "trimStart", "values",
+    "at",
+    "catch",
+    "charAt",
+    "charCodeAt",
+    "codePointAt",
+    "concat",
+    "endsWith",
+    "entries",
+    "every",
+    "filter",
+    "finally",
+    "find",
+    "findIndex",
+    "findLast",
+    "findLastIndex",
+    "flat",
+    "flatMap",
+    "forEach",
+    "get",
+    "has",
+    "includes",
+    "indexOf",
+    "join",
+    "keys",
+    "lastIndexOf",
+    "localeCompare",
+    "map",
+    "match",
+    "matchAll",
+    "normalize",
+    "padEnd",
+    "padStart",
+    "pop",
+    "reduce",
+    "reduceRight",
+    "repeat",
+    "replace",
+    "replaceAll",
+    "search",
+    "shift",
+    "slice",
+    "some",
+    "split",
+    "startsWith",
+    "substring",
+    "test",
+    "then",
+    "toFixed",
+    "toISOString",
+    "toLowerCase",
+    "toSorted",
+    "toReversed",
+    "toString",
+    "toUpperCase",
+    "trim",
+    "trimEnd",
+    "trimStart",
+    "values",
 ];
 
 /// Global functions that change none of their arguments.
@@ -35,7 +88,8 @@ impl Interpreter<'_> {
         }
         match name {
             Some("map" | "flatMap") if is_function(&first) => {
-                let mut mapped = self.call_back(&first, &[element, Value::unknown(), object.clone()], span, Repetition::Parallel);
+                let mut mapped =
+                    self.call_back(&first, &[element, Value::unknown(), object.clone()], span, Repetition::Parallel);
                 if name == Some("flatMap") {
                     let inner = self.property(&mapped, None, span);
                     mapped.join(&inner);
@@ -50,7 +104,8 @@ impl Interpreter<'_> {
                 let mut sum = arguments.get(1).cloned().unwrap_or_else(|| element.clone());
                 loop {
                     let before = sum.clone();
-                    let value = self.call_back(&first, &[sum.clone(), element.clone(), Value::unknown()], span, Repetition::Loop);
+                    let value =
+                        self.call_back(&first, &[sum.clone(), element.clone(), Value::unknown()], span, Repetition::Loop);
                     sum.join(&value);
                     if sum == before || !self.step() {
                         return sum;
@@ -70,7 +125,11 @@ impl Interpreter<'_> {
             }
             Some("call" | "apply") => {
                 let rest = arguments.get(1..).unwrap_or_default().to_vec();
-                let rest = if name == Some("apply") { vec![self.property(rest.first().unwrap_or(&Value::unknown()), None, span)] } else { rest };
+                let rest = if name == Some("apply") {
+                    vec![self.property(rest.first().unwrap_or(&Value::unknown()), None, span)]
+                } else {
+                    rest
+                };
                 self.call_value(object, Some(&first), &rest, span)
             }
             Some("bind") => object.clone(),
@@ -110,7 +169,8 @@ impl Interpreter<'_> {
     fn catch(&mut self, promise: &Value, failed: &Value, span: Span) -> Value {
         let error = Value::from_origins(self.state.deep(promise).origins);
         let condition = self.branch(&error.calls());
-        let value = self.under(condition, |this| this.after(promise, |this| this.call_back(failed, &[error], span, Repetition::Once)));
+        let value =
+            self.under(condition, |this| this.after(promise, |this| this.call_back(failed, &[error], span, Repetition::Once)));
         let mut result = promise.clone().joined(&value);
         result.pending = value.pending;
         result

@@ -70,7 +70,9 @@ impl Interpreter<'_> {
                 Value::unknown()
             }
             Pointer::Global(name) => self.global_call(name, this, arguments, span),
-            Pointer::Class(_) | Pointer::Object(_) | Pointer::Arguments => self.unknown_call(&Value::unknown(), arguments, span),
+            Pointer::Class(_) | Pointer::Object(_) | Pointer::Arguments => {
+                self.unknown_call(&Value::unknown(), arguments, span)
+            }
         }
     }
 
@@ -107,7 +109,11 @@ impl Interpreter<'_> {
         for before in self.state.frontier.clone() {
             let is_shared = branches.iter().all(|branch| self.branches[before].contains(branch));
             let relation = self.relations.entry((before, id)).or_default();
-            if is_shared { relation.precedes = true } else { relation.precedes_in_branch = true }
+            if is_shared {
+                relation.precedes = true
+            } else {
+                relation.precedes_in_branch = true
+            }
             ancestors.insert(before);
             ancestors.extend(&self.ancestors[before]);
         }

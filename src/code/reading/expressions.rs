@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use oxc_ast::ast::{
-    Argument, ArrayExpression, ArrayExpressionElement, AssignmentExpression, CallExpression, ChainElement, Expression, MemberExpression,
-    NewExpression, NumericLiteral, ObjectExpression, ObjectPropertyKind, PropertyKind, SimpleAssignmentTarget,
-    TemplateLiteral,
+    Argument, ArrayExpression, ArrayExpressionElement, AssignmentExpression, CallExpression, ChainElement, Expression,
+    MemberExpression, NewExpression, NumericLiteral, ObjectExpression, ObjectPropertyKind, PropertyKind,
+    SimpleAssignmentTarget, TemplateLiteral,
 };
 use oxc_span::{GetSpan, Span};
 use oxc_syntax::operator::{BinaryOperator, UnaryOperator};
@@ -92,7 +92,8 @@ impl<'a> Interpreter<'a> {
         match expression {
             Expression::BinaryExpression(it) => {
                 let (left, right) = (self.expression(&it.left), self.expression(&it.right));
-                if let (Known::Exactly(Json::String(one), _), Known::Exactly(Json::String(other), _)) = (&left.known, &right.known)
+                if let (Known::Exactly(Json::String(one), _), Known::Exactly(Json::String(other), _)) =
+                    (&left.known, &right.known)
                     && it.operator == BinaryOperator::Addition
                 {
                     return Value::literal(Json::String(format!("{one}{other}")), range(it.span));
@@ -104,7 +105,8 @@ impl<'a> Interpreter<'a> {
                 let value = self.expression(&it.argument);
                 match &value.known {
                     Known::Exactly(Json::Number(number), _) if it.operator == UnaryOperator::UnaryNegation => {
-                        let negative = number.as_i64().map(|whole| (-whole).into()).or_else(|| Number::from_f64(-number.as_f64()?));
+                        let negative =
+                            number.as_i64().map(|whole| (-whole).into()).or_else(|| Number::from_f64(-number.as_f64()?));
                         negative.map_or_else(Value::unknown, |number| Value::literal(Json::Number(number), range(it.span)))
                     }
                     _ => Value::from_origins(self.state.deep(&value).origins),
@@ -273,7 +275,10 @@ impl<'a> Interpreter<'a> {
         } else {
             let old = match assignment.left.as_member_expression() {
                 Some(member) => self.member(member),
-                None => assignment.left.get_identifier_name().map_or_else(Value::unknown, |name| self.read_name(name, assignment.span)),
+                None => assignment
+                    .left
+                    .get_identifier_name()
+                    .map_or_else(Value::unknown, |name| self.read_name(name, assignment.span)),
             };
             let deciders = self.state.deep(&old).calls();
             if assignment.operator.is_logical() {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use oxc_ast::ast::{
-    ArrowFunctionBody, ArrowFunctionExpression, ClassElement, Expression, FormalParameters, Function, MethodDefinitionKind, Statement,
+    ArrowFunctionBody, ArrowFunctionExpression, ClassElement, Expression, FormalParameters, Function, MethodDefinitionKind,
+    Statement,
 };
 use oxc_span::Span;
 
@@ -216,7 +217,9 @@ impl<'a> Interpreter<'a> {
             let value = self.call_value(function, None, arguments, called);
             result.join(&value);
             self.state.join(&before.0);
-            if repetition == Repetition::Once || (self.state.variables == before.0.variables && self.state.heap == before.0.heap) || !self.step()
+            if repetition == Repetition::Once
+                || (self.state.variables == before.0.variables && self.state.heap == before.0.heap)
+                || !self.step()
             {
                 break;
             }
@@ -283,7 +286,8 @@ impl<'a> Interpreter<'a> {
                     }
                 }
                 ClassElement::PropertyDefinition(property) if property.r#static == is_static => {
-                    let value = property.value.as_ref().map_or_else(Value::unknown, |value: &Expression<'a>| self.expression(value));
+                    let value =
+                        property.value.as_ref().map_or_else(Value::unknown, |value: &Expression<'a>| self.expression(value));
                     self.put(this, property.key.name().as_deref(), &value);
                 }
                 ClassElement::StaticBlock(block) if is_static => {

@@ -118,7 +118,9 @@ impl<'a> Interpreter<'a> {
             is_exhausted: false,
         };
         for (at, (name, pointer)) in
-            [("tools", Pointer::Tools), ("capabilities", Pointer::Capabilities), ("args", Pointer::Arguments)].into_iter().enumerate()
+            [("tools", Pointer::Tools), ("capabilities", Pointer::Capabilities), ("args", Pointer::Arguments)]
+                .into_iter()
+                .enumerate()
         {
             let variable = new.declare(name, u32::MAX - u32::try_from(at).expect("three names"));
             new.state.variables.insert(variable, Value::pointing(pointer));
@@ -220,7 +222,12 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Reads two ways of which a run takes one, and joins what they leave behind.
-    pub(super) fn either<T>(&mut self, deciders: &BTreeSet<CallId>, one: impl FnOnce(&mut Self) -> T, other: impl FnOnce(&mut Self) -> T) -> (T, T) {
+    pub(super) fn either<T>(
+        &mut self,
+        deciders: &BTreeSet<CallId>,
+        one: impl FnOnce(&mut Self) -> T,
+        other: impl FnOnce(&mut Self) -> T,
+    ) -> (T, T) {
         let before = self.state.clone();
         let condition = self.branch(deciders);
         let first = self.under(condition, one);
@@ -285,7 +292,7 @@ impl<'a> Interpreter<'a> {
         });
         // Behind every place of the source.
         let place = u32::MAX / 2 + u32::try_from(at).unwrap_or(0);
-        self.opaque([Origin::Input(field.to_owned())].into(), Span::new(place, place))
+        self.opaque([Origin::Input(field.to_owned())].into(), Span::new(place, 0))
     }
 }
 

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use oxc_ast::ast::{
-    AssignmentTarget, AssignmentTargetMaybeDefault, AssignmentTargetProperty, BindingPattern, Expression, MemberExpression, PropertyKey,
+    AssignmentTarget, AssignmentTargetMaybeDefault, AssignmentTargetProperty, BindingPattern, Expression, MemberExpression,
+    PropertyKey,
 };
 use oxc_span::{GetSpan, Span};
 

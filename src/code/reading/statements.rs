@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use oxc_ast::ast::{
-    BindingPattern, Expression, Function, IfStatement, Statement, SwitchStatement, TryStatement, VariableDeclaration, VariableDeclarationKind,
+    BindingPattern, Expression, Function, IfStatement, Statement, SwitchStatement, TryStatement, VariableDeclaration,
+    VariableDeclarationKind,
 };
 use oxc_ast_visit::Visit;
 use oxc_span::GetSpan;

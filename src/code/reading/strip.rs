@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use oxc_ast::ast::{
     ArrowFunctionExpression, Class, ClassElement, Declaration, Decorator, FormalParameter, Function, MethodDefinition, Program,
-    PropertyDefinition, Statement, TSAsExpression, TSNonNullExpression, TSSatisfiesExpression, TSThisParameter, TSTypeAnnotation,
-    TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclarator,
+    PropertyDefinition, Statement, TSAsExpression, TSNonNullExpression, TSSatisfiesExpression, TSThisParameter,
+    TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclarator,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};

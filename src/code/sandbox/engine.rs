@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rquickjs::context::EvalOptions;
-use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Exception, Function, Object, Promise, Runtime};
 use rquickjs::promise::PromiseState;
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Exception, Function, Object, Promise, Runtime};
 use serde_json::value::RawValue;
 
 use super::limits::{Limits, MESSAGE_BYTES_MAX, RunError};

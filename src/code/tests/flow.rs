@@ -14,7 +14,7 @@ use pml_core::graph::edge::EdgeKind;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::running::raw;
+use super::running::{nothing, raw};
 
 const PRELUDE: &str = r"
 const same = (x: any) => x;
@@ -102,12 +102,18 @@ impl Maker<'_> {
             3 => format!("{target} = {};", self.expression(2)),
             4 => format!("bag.x = {}; list.push({});", self.expression(1), self.variable()),
             5 => format!("{target} = await Promise.all([{}, {}]);", self.call(), self.call()),
-            6 => format!("{target} = await Promise.all([{}, 1].map(async (e: any) => {{ const r = await {}; return [r, e]; }}));", self.expression(1), self.call()),
+            6 => format!(
+                "{target} = await Promise.all([{}, 1].map(async (e: any) => {{ const r = await {}; return [r, e]; }}));",
+                self.expression(1),
+                self.call()
+            ),
             7 => format!("{target} = await helper({}, {});", self.expression(1), self.variable()),
             8 => format!("const p = {}; {target} = (await p)?.text;", self.call()).replace("const p", "var p"),
             9 => format!("{target} = await {}.then((x: any) => same(x)).catch((e: any) => e.message);", self.call()),
             10 => format!("{target} = await new Box({}).send();", self.expression(1)),
-            11 => format!("[{target}, {{ z: {} }}] = [{}, {{ z: {} }}];", self.variable(), self.expression(1), self.expression(1)),
+            11 => {
+                format!("[{target}, {{ z: {} }}] = [{}, {{ z: {} }}];", self.variable(), self.expression(1), self.expression(1))
+            }
             12 => {
                 let test = self.variable();
                 self.block(&format!("if ({test}) {{\n"), depth, "} else {\n");
@@ -119,16 +125,27 @@ impl Maker<'_> {
             }
             14 => {
                 let call = self.call();
-                self.block(&format!("try {{ {target} = await {call}; if ({target}?.odd) throw new Error(JSON.stringify({target}));\n"), depth, "");
+                self.block(
+                    &format!("try {{ {target} = await {call}; if ({target}?.odd) throw new Error(JSON.stringify({target}));\n"),
+                    depth,
+                    "",
+                );
                 return self.block(&format!("}} catch (e: any) {{ {target} = e.message;\n"), depth, "}\n");
             }
             15 => {
                 let call = self.call();
-                return self.block(&format!("for (let i = 0; i < 2; i++) {{ {target} = await {call};\nif (i) break;\n"), depth, "}\n");
+                return self.block(
+                    &format!("for (let i = 0; i < 2; i++) {{ {target} = await {call};\nif (i) break;\n"),
+                    depth,
+                    "}\n",
+                );
             }
             16 => {
                 let call = self.call();
-                format!("await twice(async (x: any) => {{ {target} = [x, await {call}]; return {target}; }}, {});", self.variable())
+                format!(
+                    "await twice(async (x: any) => {{ {target} = [x, await {call}]; return {target}; }}, {});",
+                    self.variable()
+                )
             }
             17 => {
                 let test = self.variable();
@@ -158,17 +175,19 @@ fn program(choices: &[u8]) -> String {
 
 /// The data flow that a run shows, as places of calls in the source.
 fn observed(source: &str, reading: &Reading) -> BTreeSet<(usize, usize)> {
-    let limits = Limits { memory_bytes: 64 << 20, stack_bytes: 256 << 10, time_ms: 10_000, calls_max: 300, output_bytes: 1 << 20 };
+    let limits =
+        Limits { memory_bytes: 64 << 20, stack_bytes: 256 << 10, time_ms: 10_000, calls_max: 300, output_bytes: 1 << 20 };
     let place = |call: &CallRequest| {
         let position = call.position.unwrap_or_else(|| panic!("{} has no place", call.callee));
-        let at = reading.call_at(position.offset(source)).unwrap_or_else(|| panic!("{} at {position} was not read", call.callee));
+        let at =
+            reading.call_at(position.offset(source)).unwrap_or_else(|| panic!("{} at {position} was not read", call.callee));
         assert_eq!(reading.calls[at].callee.to_string(), call.callee, "at {position} of\n{source}");
         reading.calls[at].span.start
     };
     let mut places: Vec<usize> = Vec::new();
     let mut flow = BTreeSet::new();
     let mut open = Vec::new();
-    let outcome = engine::run(&reading.javascript, &raw(&json!({})), limits, Rc::new(|| Duration::ZERO), |calls| {
+    let outcome = engine::run(&reading.javascript, nothing(), limits, Rc::new(|| Duration::ZERO), |calls| {
         for call in calls {
             let to = place(&call);
             let from = |(at, place): (usize, &usize)| call.arguments.get().contains(&format!("@{at}@")).then_some((*place, to));
@@ -178,7 +197,8 @@ fn observed(source: &str, reading: &Reading) -> BTreeSet<(usize, usize)> {
         }
         let (id, number) = open.remove(0);
         let tag = format!("@{number}@");
-        let result = if number % 6 == 5 { Err(tag) } else { Ok(raw(&json!({"text": tag, "items": [tag], "odd": number % 3 == 2}))) };
+        let result =
+            if number % 6 == 5 { Err(tag) } else { Ok(raw(&json!({"text": tag, "items": [tag], "odd": number % 3 == 2}))) };
         Some(Answer { id, result })
     });
     assert!(!places.is_empty() || outcome.result.is_ok(), "{:?}\n{source}", outcome.result);
@@ -204,9 +224,11 @@ proptest! {
 #[test]
 fn random_programs_do_hand_results_on() {
     let choices: Vec<u8> = (0..200_u32).map(|at| u8::try_from((at * at * 31 + at * 7) % 251).unwrap()).collect();
-    let flows: usize = (0..20).map(|from| {
-        let source = program(&choices[from * 5..]);
-        observed(&source, &pml_code::read(&source).unwrap()).len()
-    }).sum();
+    let flows: usize = (0..20)
+        .map(|from| {
+            let source = program(&choices[from * 5..]);
+            observed(&source, &pml_code::read(&source).unwrap()).len()
+        })
+        .sum();
     assert!(flows >= 20, "{flows} flows: the property would hold of anything");
 }

@@ -12,6 +12,11 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
 }
 
+/// No arguments.
+pub(crate) fn nothing() -> &'static RawValue {
+    serde_json::from_str("{}").unwrap()
+}
+
 /// Limits that every test may reach in a moment.
 pub(crate) fn limits() -> Limits {
     Limits { memory_bytes: 16 << 20, stack_bytes: 256 << 10, time_ms: 1_000, calls_max: 50, output_bytes: 10_000 }
