@@ -223,9 +223,9 @@ mod tests {
   fs: {
     /** Reads a file */
     read(input: {
+      limit?: number;
       /** where * / it is */
       path: string;
-      limit?: number;
     }): Promise<string>;
   };
   \"my-server\": {

@@ -30,7 +30,7 @@ fn cases() -> Vec<Case> {
     for (file, text) in FILES {
         for case in format!("\n{text}").split("\n=== ").skip(1) {
             let (name, rest) = case.split_once('\n').unwrap();
-            let (program, expected) = rest.split_once("---\n").unwrap_or((rest, ""));
+            let (program, expected) = rest.split_once("\n---").unwrap_or((rest, ""));
             cases.push(Case { name: format!("{file}: {name}"), program: program.to_owned(), expected: expected.to_owned() });
         }
     }

@@ -8,18 +8,17 @@
   const waiting = create(null);
   let next = 1;
 
-  const call = async (callee, given) => {
+  // An error that is thrown here rejects the promise.
+  const call = (callee, given) => new PromiseOf((resolve, reject) => {
     if (given === undefined) given = {};
     if (typeof given !== "object" || given === null || isArray(given)) {
       throw new TypeErrorOf(callee + " takes one object with its arguments");
     }
     const text = stringify(given);
     const id = next++;
-    return new PromiseOf((resolve, reject) => {
-      waiting[id] = { resolve, reject };
-      hostCall(id, callee, text, StringOf(new ErrorOf().stack));
-    });
-  };
+    waiting[id] = { resolve, reject };
+    hostCall(id, callee, text, StringOf(new ErrorOf().stack));
+  });
 
   const settle = (id, succeeded, text) => {
     const { resolve, reject } = waiting[id];
@@ -67,11 +66,12 @@
     throw new TypeErrorOf("code cannot be made from text in the sandbox");
   };
   refuseText.prototype = Function.prototype;
+  const refused = { value: refuseText, writable: false, enumerable: false, configurable: false };
   for (const made of [function () {}, async function () {}, function* () {}, async function* () {}]) {
-    defineProperty(getPrototypeOf(made), "constructor", { value: refuseText });
+    defineProperty(getPrototypeOf(made), "constructor", refused);
   }
-  defineProperty(globalThis, "Function", { value: refuseText });
-  defineProperty(globalThis, "eval", { value: refuseText });
+  defineProperty(globalThis, "Function", refused);
+  defineProperty(globalThis, "eval", refused);
 
   const run = async (program, given) => stringify((await program(tools, capabilities, parse(given))) ?? null) ?? "null";
   return { run, settle };

@@ -21,7 +21,7 @@ async fn a_program_calls_tools_and_returns_a_value() {
 async fn the_console_is_returned_also_after_a_failure() {
     let outcome = run("console.log('a', 1, { b: [2] });\nconsole.error(new Error('c'));\n\n  throw new TypeError('no');").await;
     assert_eq!(outcome.console, "a 1 {\"b\":[2]}\nError: c\n");
-    let position = Some(Position { line: 4, column: 22 });
+    let position = Some(Position { line: 4, column: 13 });
     assert_eq!(outcome.result.unwrap_err(), RunError::Thrown { message: "TypeError: no".to_owned(), position });
 }
 
