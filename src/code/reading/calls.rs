@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use oxc_span::Span;
+use oxc_ast::ast::{Argument, CallExpression, Expression, NewExpression};
+use oxc_span::{GetSpan, Span};
 use pml_core::id::ToolId;
 
 use super::interpreter::{Interpreter, range};
@@ -18,7 +19,74 @@ struct Part {
     value: Value,
 }
 
-impl Interpreter<'_> {
+impl<'a> Interpreter<'a> {
+    pub(super) fn call(&mut self, call: &'a CallExpression<'a>) -> Value {
+        let Some(member) = call.callee.get_inner_expression().as_member_expression() else {
+            if matches!(call.callee, Expression::Super(_)) {
+                // What the constructor of the parent does with them stays in the object.
+                let this = self.frames.last().map(|frame| frame.this.clone()).unwrap_or_default();
+                for argument in self.arguments(&call.arguments) {
+                    self.put(&this, None, &argument);
+                }
+                return Value::unknown();
+            }
+            let callee = self.expression(&call.callee);
+            let arguments = self.arguments(&call.arguments);
+            return self.call_value(&callee, None, &arguments, call.span);
+        };
+        let object = self.expression(member.object());
+        let name = self.member_name(member);
+        let callee = self.property(&object, name.as_deref(), member.span());
+        let arguments = self.arguments(&call.arguments);
+        let is_ours = |pointer: &Pointer| !matches!(pointer, Pointer::Object(_) | Pointer::Arguments);
+        if callee.pointers.iter().any(is_ours) {
+            return self.call_value(&callee, Some(&object), &arguments, call.span);
+        }
+        self.method(&object, name.as_deref(), &arguments, call.span)
+    }
+
+    /// The values of arguments; all that a spread may hold stands in the last one.
+    fn arguments(&mut self, arguments: &'a [Argument<'a>]) -> Vec<Value> {
+        let mut values = Vec::new();
+        let mut spread_at: Option<(usize, Value)> = None;
+        for argument in arguments {
+            let value = match argument {
+                Argument::SpreadElement(spread) => {
+                    let value = self.expression(&spread.argument);
+                    let elements = self.property(&value, None, spread.span);
+                    spread_at.get_or_insert((values.len(), Value::unknown())).1.join(&elements);
+                    continue;
+                }
+                argument => argument.as_expression().map_or_else(Value::unknown, |argument| self.expression(argument)),
+            };
+            match &mut spread_at {
+                Some((_, spread)) => spread.join(&value),
+                None => values.push(value),
+            }
+        }
+        if let Some((_, spread)) = spread_at {
+            // A function takes them by position; nobody knows how many there are.
+            values.extend(std::iter::repeat_n(spread, 8));
+        }
+        values
+    }
+
+    pub(super) fn new_expression(&mut self, new: &'a NewExpression<'a>) -> Value {
+        let callee = self.expression(&new.callee);
+        let arguments = self.arguments(&new.arguments);
+        if callee.pointers == [Pointer::Global("Promise".to_owned())].into() {
+            return self.new_promise(&arguments, new.span);
+        }
+        let mut made = Value::default();
+        for pointer in &callee.pointers {
+            if let Pointer::Class(id) = pointer {
+                let instance = self.instance(*id, &arguments, new.span);
+                made.join(&instance);
+            }
+        }
+        if made == Value::default() { self.unknown_call(&Value::unknown(), &arguments, new.span) } else { made }
+    }
+
     /// A call of whatever a value may be.
     pub(super) fn call_value(&mut self, callee: &Value, this: Option<&Value>, arguments: &[Value], span: Span) -> Value {
         let can_be_called = |pointer: &&Pointer| !matches!(pointer, Pointer::Object(_) | Pointer::Arguments);

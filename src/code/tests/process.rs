@@ -68,10 +68,10 @@ async fn a_call_that_nobody_waits_for_is_made_and_answered() {
 
 #[tokio::test]
 async fn the_time_of_calls_is_not_the_time_of_the_program() {
-    let limits = pml_code::sandbox::Limits { time_ms: 100, ..limits() };
+    let limits = pml_code::sandbox::Limits { time_ms: 1_000, ..limits() };
     let sandbox = Sandbox::start(&command(), limits).unwrap();
     let outcome = sandbox.run("await tools.s.slow({}); return 1;", nothing(), async |call| {
-        tokio::time::sleep(Duration::from_millis(800)).await;
+        tokio::time::sleep(Duration::from_millis(1_800)).await;
         answer(call).await
     });
     assert_eq!(outcome.await.result.unwrap().get(), "1");
