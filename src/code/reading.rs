@@ -22,7 +22,7 @@ use oxc_allocator::Allocator;
 use pml_core::graph::edge::EdgeKind;
 
 use crate::structure::{Edge, Position, Reading};
-use interpreter::{CALLS_MAX, Interpreter, Relation};
+use interpreter::{CALLS_MAX, Interpreter, Relation, Tie};
 
 /// Longest program, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 64 * 1024;
@@ -91,9 +91,10 @@ fn edges(from: usize, to: usize, relation: Relation) -> Vec<Edge> {
     if provides {
         edges.push(Edge { arguments: relation.arguments, ..edge(EdgeKind::Provides) });
     }
-    if relation.decides || (!provides && (relation.decides_how_often || relation.precedes_in_branch)) {
+    let is = |tie| relation.ties.contains(&tie);
+    if is(Tie::Decides) || (!provides && (is(Tie::DecidesHowOften) || is(Tie::PrecedesInBranch))) {
         edges.push(edge(EdgeKind::Conditional));
-    } else if !provides && relation.precedes {
+    } else if !provides && is(Tie::Precedes) {
         edges.push(edge(EdgeKind::Sequence));
     }
     edges

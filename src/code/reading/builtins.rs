@@ -201,7 +201,7 @@ impl Interpreter<'_> {
                     self.spread_into(&first, from, span);
                     self.put(&first, None, &Value::from_origins(self.state.deep(from).origins));
                 }
-                let copied = arguments.iter().skip(1).fold(first, |all, one| all.joined(one));
+                let copied = arguments.iter().skip(1).fold(first, Value::joined);
                 Value { known: super::value::Known::Unknown, ..copied }
             }
             "Array.from" if arguments.len() > 1 => {
@@ -247,7 +247,7 @@ impl Interpreter<'_> {
     /// A function of which nothing is known: it may call every function that it gets, and what it gives may hold anything it got. One
     /// that is not pure may also put anything into anything.
     fn hand_on(&mut self, object: &Value, arguments: &[Value], is_pure: bool, span: Span) -> Value {
-        let mut all = arguments.iter().fold(object.clone(), |all, one| all.joined(one));
+        let mut all = arguments.iter().fold(object.clone(), Value::joined);
         for argument in arguments {
             let inside = self.state.deep(argument);
             let is_whole = |pointer: &Pointer| {

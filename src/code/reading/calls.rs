@@ -6,7 +6,7 @@ use oxc_ast::ast::{Argument, CallExpression, Expression, NewExpression};
 use oxc_span::{GetSpan, Span};
 use pml_core::id::ToolId;
 
-use super::interpreter::{Interpreter, range};
+use super::interpreter::{Interpreter, Tie, range};
 use super::value::{CallId, Known, Object, Origin, Pointer, Value};
 use crate::structure::{Call, Callee, LiteralArgument, Position, Reason, Repetition};
 
@@ -119,13 +119,13 @@ impl<'a> Interpreter<'a> {
     fn call_pointer(&mut self, pointer: &Pointer, this: Option<&Value>, arguments: &[Value], span: Span) -> Value {
         match pointer {
             Pointer::Function(id) => self.call_closure(*id, this, arguments, span),
-            Pointer::Tool(server, name) => match format!("{server}:{name}").parse::<ToolId>() {
-                Ok(tool) => self.outside_call(Callee::Tool(tool), arguments, span),
-                Err(_) => {
+            Pointer::Tool(server, name) => {
+                let tool = format!("{server}:{name}").parse::<ToolId>().ok();
+                if tool.is_none() {
                     self.mark(span, Reason::InvalidToolName);
-                    self.outside_call(Callee::Computed, arguments, span)
                 }
-            },
+                self.outside_call(tool.map_or(Callee::Computed, Callee::Tool), arguments, span)
+            }
             Pointer::Capability(name) => self.outside_call(Callee::Capability(name.clone()), arguments, span),
             Pointer::ComputedTool => self.outside_call(Callee::Computed, arguments, span),
             Pointer::Tools | Pointer::Server(_) | Pointer::Capabilities => {
@@ -155,9 +155,8 @@ impl<'a> Interpreter<'a> {
         self.state.open.insert(id);
         for condition in &self.conditions {
             for decider in &condition.deciders {
-                let relation = self.relations.entry((*decider, id)).or_default();
-                relation.decides |= condition.branch.is_some();
-                relation.decides_how_often |= condition.branch.is_none();
+                let tie = if condition.branch.is_some() { Tie::Decides } else { Tie::DecidesHowOften };
+                self.relations.entry((*decider, id)).or_default().ties.insert(tie);
             }
         }
         self.calls[id].literals.clear();
@@ -176,12 +175,8 @@ impl<'a> Interpreter<'a> {
         let mut ancestors = BTreeSet::new();
         for before in self.state.frontier.clone() {
             let is_shared = branches.iter().all(|branch| self.branches[before].contains(branch));
-            let relation = self.relations.entry((before, id)).or_default();
-            if is_shared {
-                relation.precedes = true
-            } else {
-                relation.precedes_in_branch = true
-            }
+            let tie = if is_shared { Tie::Precedes } else { Tie::PrecedesInBranch };
+            self.relations.entry((before, id)).or_default().ties.insert(tie);
             ancestors.insert(before);
             ancestors.extend(&self.ancestors[before]);
         }

@@ -53,7 +53,7 @@ pub(super) struct Closure<'a> {
 
 /// A class with the scope it was made in.
 pub(super) struct Class<'a> {
-    class: &'a oxc_ast::ast::Class<'a>,
+    definition: &'a oxc_ast::ast::Class<'a>,
     scope: usize,
     parent: Value,
 }
@@ -234,7 +234,7 @@ impl<'a> Interpreter<'a> {
     pub(super) fn class(&mut self, class: &'a oxc_ast::ast::Class<'a>) -> Value {
         let parent = class.heritage.as_ref().map(|heritage| self.expression(&heritage.expression)).unwrap_or_default();
         let id = self.intern(3, class.span.start);
-        self.classes.insert(id, Class { class, scope: self.scope, parent });
+        self.classes.insert(id, Class { definition: class, scope: self.scope, parent });
         let statics = self.object_at(Object::default(), class.span);
         self.members(class, &statics, true);
         Value::pointing(Pointer::Class(id)).joined(&statics)
@@ -248,7 +248,7 @@ impl<'a> Interpreter<'a> {
     }
 
     fn construct(&mut self, id: u32, this: &Value, arguments: &[Value], called: Span) {
-        let Class { class, scope, parent } = &self.classes[&id];
+        let Class { definition: class, scope, parent } = &self.classes[&id];
         let (class, scope, parent) = (*class, *scope, parent.clone());
         if self.depth > 200 || !self.step() {
             return;

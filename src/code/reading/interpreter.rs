@@ -35,14 +35,21 @@ pub(super) struct Condition {
     pub(super) deciders: BTreeSet<CallId>,
 }
 
+/// What one call is to another, besides data flow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tie {
+    Decides,
+    DecidesHowOften,
+    Precedes,
+    PrecedesInBranch,
+}
+
 /// The relations between two calls, as they are found.
 #[derive(Default)]
 pub(super) struct Relation {
+    /// The arguments that the result of the first may reach.
     pub(super) arguments: BTreeSet<String>,
-    pub(super) decides: bool,
-    pub(super) decides_how_often: bool,
-    pub(super) precedes: bool,
-    pub(super) precedes_in_branch: bool,
+    pub(super) ties: BTreeSet<Tie>,
 }
 
 pub(super) struct Interpreter<'a> {

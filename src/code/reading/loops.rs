@@ -83,7 +83,9 @@ impl<'a> Interpreter<'a> {
                 }
                 left => {
                     let target: Option<&AssignmentTarget<'a>> = left.as_assignment_target();
-                    target.into_iter().for_each(|target| this.assign(target, element.clone()));
+                    if let Some(target) = target {
+                        this.assign(target, element.clone());
+                    }
                 }
             }
             let exit = this.statement(body);

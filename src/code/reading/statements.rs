@@ -93,7 +93,9 @@ impl<'a> Interpreter<'a> {
     /// Declares every `var` of a function or program, wherever in it they stand.
     pub(super) fn declare_vars(&mut self, statements: &'a [Statement<'a>]) {
         let mut vars = Vars(Vec::new());
-        statements.iter().for_each(|statement| vars.visit_statement(statement));
+        for statement in statements {
+            vars.visit_statement(statement);
+        }
         for (name, place) in vars.0 {
             self.declare(name, place);
         }

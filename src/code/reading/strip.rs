@@ -87,7 +87,10 @@ impl Types<'_> {
 
     fn declaration(&mut self, declaration: &Declaration<'_>) -> bool {
         let is_type = match declaration {
-            Declaration::TSTypeAliasDeclaration(_) | Declaration::TSInterfaceDeclaration(_) => true,
+            Declaration::TSTypeAliasDeclaration(_)
+            | Declaration::TSInterfaceDeclaration(_)
+            | Declaration::TSExternalModuleDeclaration(_)
+            | Declaration::TSGlobalDeclaration(_) => true,
             Declaration::VariableDeclaration(it) => it.declare,
             Declaration::FunctionDeclaration(it) => it.declare || it.body.is_none(),
             Declaration::ClassDeclaration(it) => it.declare,
@@ -101,7 +104,6 @@ impl Types<'_> {
                 self.refuse(it.span, "namespaces are not available; use an object");
                 true
             }
-            Declaration::TSExternalModuleDeclaration(_) | Declaration::TSGlobalDeclaration(_) => true,
             Declaration::TSImportEqualsDeclaration(it) => {
                 self.refuse(it.span, "import is not available");
                 true

@@ -66,7 +66,7 @@ fn show(read: &Result<Reading, ReadError>) -> String {
     for unresolved in &reading.unresolved {
         writeln!(text, "? {} {}", unresolved.position, unresolved.reason).unwrap();
     }
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 #[test]
@@ -81,4 +81,28 @@ fn every_program_of_the_suite_gives_its_structure() {
         }
     }
     assert!(wrong.is_empty(), "these programs give another structure:\n{wrong}");
+}
+
+#[test]
+fn a_program_that_nests_too_deep_or_repeats_too_much_is_refused() {
+    let nested = |open: &str, times: usize, close: &str| format!("{}1{}", open.repeat(times), close.repeat(times));
+    let double = |at: usize| format!("async function f{at}() {{ await f{0}(); await f{0}(); }}", at + 1);
+    let doubled = (0..40).map(double).collect::<Vec<_>>().join("\n");
+    let programs = [
+        nested("[", 20_000, "]"),
+        nested("!", 60_000, ""),
+        nested("1?1:", 16_000, ""),
+        nested("1+", 30_000, ""),
+        nested("if(1)", 13_000, ""),
+        nested("x.then(", 450, ")"),
+        nested("for(;;)", 9_000, ""),
+        format!("{doubled} async function f40() {{ await tools.s.x({{}}); }} await f0();"),
+        "x".repeat(super::SOURCE_BYTES_MAX + 1),
+    ];
+    for program in programs {
+        let found = read(&program).map(|_| ());
+        let is_refused = matches!(found, Err(ReadError::TooComplex | ReadError::TooLong { .. }));
+        assert!(is_refused, "{found:?}: {}", &program[..20]);
+    }
+    assert!(read(&nested("a=>", 20_000, "")).is_ok(), "functions that nobody calls are not read");
 }

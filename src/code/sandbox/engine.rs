@@ -163,14 +163,14 @@ fn run_shared(
 
 /// Makes the names of the program; gives the functions that start it and that settle a call.
 fn bootstrap<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> rquickjs::Result<(Function<'js>, Function<'js>)> {
-    let make: Function<'js> = ctx.eval(BOOTSTRAP)?;
+    let start: Function<'js> = ctx.eval(BOOTSTRAP)?;
     let calling = Rc::clone(shared);
     let call = move |ctx: Ctx<'js>, id: u64, callee: String, arguments: String, stack: String| {
         calling.call(id, callee, arguments, &stack).map_err(|error| Exception::throw_message(&ctx, &error))
     };
     let printing = Rc::clone(shared);
     let print = move |text: String| printing.print(&text);
-    let made: Object<'js> = make.call((Function::new(ctx.clone(), call)?, Function::new(ctx.clone(), print)?))?;
+    let made: Object<'js> = start.call((Function::new(ctx.clone(), call)?, Function::new(ctx.clone(), print)?))?;
     Ok((made.get("run")?, made.get("settle")?))
 }
 

@@ -206,7 +206,7 @@ fn observed(source: &str, reading: &Reading) -> BTreeSet<(usize, usize)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn reading_finds_all_data_flow_that_a_run_shows(choices in proptest::collection::vec(any::<u8>(), 40..250)) {
