@@ -45,7 +45,7 @@ fn process(criterion: &mut Criterion) {
     criterion.bench_function("call_overhead", |bencher| {
         bencher.iter_custom(|rounds| {
             let (first, all) = runtime.block_on(run(rounds + 1));
-            all - first
+            all.saturating_sub(first)
         });
     });
 }
