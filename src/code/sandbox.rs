@@ -22,7 +22,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 pub use child::serve_child;
 pub use limits::{Limits, MESSAGE_BYTES_MAX, RunError};
-pub use protocol::{Answer, CallRequest, Outcome};
+pub use protocol::{Answer, CallRequest, Launch, Outcome};
 use protocol::{LENGTH_BYTES, ToChild, ToParent};
 
 /// How long a child may stay silent beyond the time limit, which it watches itself.
@@ -64,29 +64,23 @@ impl Sandbox {
         self.child.id()
     }
 
-    /// Runs a program (the `javascript` of a reading) with the arguments of this run. Every call that it asks for is handed to `call`;
-    /// calls that do not wait for each other are under way at the same time. The error of a call is thrown in the program.
-    pub async fn run<F>(mut self, javascript: &str, arguments: &RawValue, call: impl Fn(CallRequest) -> F) -> Outcome
+    /// Runs a program. Every call that it asks for is handed to `call`; calls that do not wait for each other are under way at the same
+    /// time. The error of a call is thrown in the program.
+    pub async fn run<F>(mut self, launch: Launch, call: impl Fn(CallRequest) -> F) -> Outcome
     where
         F: Future<Output = Result<Box<RawValue>, String>>,
     {
-        let outcome = self.serve(javascript, arguments, call).await.unwrap_or_else(Outcome::failed);
+        let outcome = self.serve(launch, call).await.unwrap_or_else(Outcome::failed);
         // Already gone, or not to be waited for: either way there is nothing to do about an error.
         drop(self.child.kill().await);
         outcome
     }
 
-    async fn serve<F>(
-        &mut self,
-        javascript: &str,
-        arguments: &RawValue,
-        call: impl Fn(CallRequest) -> F,
-    ) -> Result<Outcome, RunError>
+    async fn serve<F>(&mut self, launch: Launch, call: impl Fn(CallRequest) -> F) -> Result<Outcome, RunError>
     where
         F: Future<Output = Result<Box<RawValue>, String>>,
     {
-        let start = ToChild::Run { javascript: javascript.to_owned(), arguments: arguments.to_owned(), limits: self.limits };
-        let mut outgoing = frame(&start)?;
+        let mut outgoing = frame(&ToChild::Run { launch, limits: self.limits })?;
         let mut calls = FuturesUnordered::new();
         let mut call_count = 0;
         loop {

@@ -32,9 +32,9 @@ impl Position {
 
     /// The byte of `source` at this place; the end of the line if the line is shorter.
     pub fn offset(self, source: &str) -> usize {
-        let line_start: usize = source.split_inclusive('\n').take(self.line as usize - 1).map(str::len).sum();
+        let line_start: usize = source.split_inclusive('\n').take((self.line as usize).saturating_sub(1)).map(str::len).sum();
         let line = source[line_start..].split('\n').next().unwrap_or_default();
-        line_start + line.char_indices().nth(self.column as usize - 1).map_or(line.len(), |(at, _)| at)
+        line_start + line.char_indices().nth((self.column as usize).saturating_sub(1)).map_or(line.len(), |(at, _)| at)
     }
 }
 
@@ -95,6 +95,8 @@ pub struct Call {
     pub repetition: Repetition,
     /// Stands in a branch, so a run may leave it out.
     pub is_optional: bool,
+    /// The names of the arguments that it passes; `None` if only a run can tell them all.
+    pub names: Option<BTreeSet<String>>,
     pub literals: Vec<LiteralArgument>,
     /// Which fields of `args` may feed which argument; the field is empty where `args` is passed as a whole.
     pub inputs: BTreeMap<String, BTreeSet<String>>,

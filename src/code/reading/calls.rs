@@ -161,8 +161,10 @@ impl<'a> Interpreter<'a> {
         }
         self.calls[id].literals.clear();
         // The sandbox passes on the first argument only.
-        for part in arguments.first().map(|one| self.parts(one, String::new(), PATH_DEPTH_MAX)).unwrap_or_default() {
-            self.argument(id, &part);
+        let parts = arguments.first().map(|one| self.parts(one, String::new(), PATH_DEPTH_MAX)).unwrap_or_default();
+        self.calls[id].names = names(&parts);
+        for part in &parts {
+            self.argument(id, part);
         }
         let mut result = self.opaque([Origin::Call(id)].into(), span);
         result.pending.insert(id);
@@ -187,6 +189,7 @@ impl<'a> Interpreter<'a> {
             span: range(span),
             repetition: self.repetition.iter().copied().max().unwrap_or(Repetition::Once),
             is_optional: !branches.is_empty(),
+            names: None,
             literals: Vec::new(),
             inputs: std::collections::BTreeMap::new(),
         });
@@ -239,4 +242,13 @@ impl<'a> Interpreter<'a> {
         };
         self.calls[call].literals.push(LiteralArgument { path: part.path.clone(), value, span });
     }
+}
+
+/// The names at the top of arguments; `None` where something without a name is passed.
+fn names(parts: &[Part]) -> Option<BTreeSet<String>> {
+    let name = |part: &Part| {
+        let name = part.path.strip_prefix('/')?.split('/').next()?;
+        Some(name.replace("~1", "/").replace("~0", "~"))
+    };
+    parts.iter().map(name).collect()
 }

@@ -8,10 +8,10 @@ use super::protocol::{self, ToChild, ToParent};
 /// The main function of the child process. It reads one program and the answers to its calls from `input` and writes calls and the
 /// outcome to `output`. `uptime` is the clock of the time limit.
 pub fn serve_child(mut input: impl Read, mut output: impl Write, uptime: Uptime) -> io::Result<()> {
-    let ToChild::Run { javascript, arguments, limits } = protocol::read(&mut input)? else {
+    let ToChild::Run { launch, limits } = protocol::read(&mut input)? else {
         return Err(io::Error::other("an answer came before the program"));
     };
-    let outcome = engine::run(&javascript, &arguments, limits, uptime, |calls| {
+    let outcome = engine::run(&launch, limits, uptime, |calls| {
         for call in calls {
             protocol::write(&mut output, &ToParent::Call(call)).ok()?;
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Exception, Function, Object, Promise, Runtime};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::limits::{Limits, MESSAGE_BYTES_MAX, RunError};
-use super::protocol::{Answer, CallRequest, Outcome};
+use super::protocol::{Answer, CallRequest, Launch, Outcome};
 use crate::structure::Position;
 
 const BOOTSTRAP: &str = include_str!("bootstrap.js");
@@ -37,6 +38,15 @@ struct Shared {
     console: RefCell<String>,
 }
 
+/// The second argument of a call.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallOptions {
+    #[serde(default)]
+    retries: u32,
+    timeout_ms: Option<u64>,
+}
+
 impl Shared {
     fn stop(&self, error: RunError) {
         self.broken.borrow_mut().get_or_insert(error);
@@ -50,7 +60,7 @@ impl Shared {
         self.broken.borrow().is_some()
     }
 
-    fn call(&self, id: u64, callee: String, arguments: String, stack: &str) -> Result<(), String> {
+    fn call(&self, id: u64, callee: String, arguments: String, options: &CallOptions, stack: &str) -> Result<(), String> {
         self.call_count.set(self.call_count.get() + 1);
         self.call_bytes.set(self.call_bytes.get() + arguments.len());
         if self.call_count.get() > self.limits.calls_max {
@@ -66,7 +76,8 @@ impl Shared {
             return Err(format!("{callee}: the arguments have {} bytes, the limit is {MESSAGE_BYTES_MAX}", arguments.len()));
         }
         let arguments = RawValue::from_string(arguments).map_err(|error| error.to_string())?;
-        self.calls.borrow_mut().push(CallRequest { id, callee, arguments, position: position(stack) });
+        let CallOptions { retries, timeout_ms } = *options;
+        self.calls.borrow_mut().push(CallRequest { id, callee, arguments, retries, timeout_ms, position: position(stack) });
         Ok(())
     }
 
@@ -82,8 +93,7 @@ impl Shared {
 
 /// Runs a program. `exchange` passes calls on and waits for the next answer; `None` means that nobody listens any more.
 pub fn run(
-    javascript: &str,
-    arguments: &RawValue,
+    launch: &Launch,
     limits: Limits,
     uptime: Uptime,
     mut exchange: impl FnMut(Vec<CallRequest>) -> Option<Answer>,
@@ -99,7 +109,7 @@ pub fn run(
         call_bytes: Cell::new(0),
         console: RefCell::new(String::new()),
     });
-    let result = run_shared(javascript, arguments, &shared, &mut exchange);
+    let result = run_shared(launch, &shared, &mut exchange);
     let result = match shared.broken.borrow_mut().take() {
         Some(error) => Err(error),
         None => result,
@@ -108,8 +118,7 @@ pub fn run(
 }
 
 fn run_shared(
-    javascript: &str,
-    arguments: &RawValue,
+    launch: &Launch,
     shared: &Rc<Shared>,
     exchange: &mut impl FnMut(Vec<CallRequest>) -> Option<Answer>,
 ) -> Result<Box<RawValue>, RunError> {
@@ -122,12 +131,12 @@ fn run_shared(
     runtime.set_interrupt_handler(Some(Box::new(move || watched.must_stop())));
     context.with(|ctx| {
         let failed = |error: CaughtError<'_>| thrown(&error, &shared.limits);
-        let (run, settle) = bootstrap(&ctx, shared).catch(&ctx).map_err(failed)?;
+        let (run, settle) = bootstrap(&ctx, shared, launch).catch(&ctx).map_err(failed)?;
         let mut options = EvalOptions::default();
         options.filename = Some(FILE.to_owned());
-        let source = format!("(async function (tools, capabilities, args) {{ \"use strict\";\n{javascript}\n}})");
+        let source = format!("(async function (tools, capabilities, args) {{ \"use strict\";\n{}\n}})", launch.javascript);
         let program: Function<'_> = ctx.eval_with_options(source, options).catch(&ctx).map_err(failed)?;
-        let promise: Promise<'_> = run.call((program, arguments.get())).catch(&ctx).map_err(failed)?;
+        let promise: Promise<'_> = run.call((program, launch.arguments.get())).catch(&ctx).map_err(failed)?;
         let mut open = 0;
         loop {
             while shared.broken.borrow().is_none() && ctx.execute_pending_job() {}
@@ -162,15 +171,22 @@ fn run_shared(
 }
 
 /// Makes the names of the program; gives the functions that start it and that settle a call.
-fn bootstrap<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> rquickjs::Result<(Function<'js>, Function<'js>)> {
+fn bootstrap<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>, launch: &Launch) -> rquickjs::Result<(Function<'js>, Function<'js>)> {
     let start: Function<'js> = ctx.eval(BOOTSTRAP)?;
     let calling = Rc::clone(shared);
-    let call = move |ctx: Ctx<'js>, id: u64, callee: String, arguments: String, stack: String| {
-        calling.call(id, callee, arguments, &stack).map_err(|error| Exception::throw_message(&ctx, &error))
+    let call = move |ctx: Ctx<'js>, id: u64, callee: String, arguments: String, options: String, stack: String| {
+        let options: Result<CallOptions, _> = serde_json::from_str(&options);
+        let asked = options.map_err(|error| format!("{callee}: its second argument is not {{ retries, timeout_ms }}: {error}"));
+        let called = asked.and_then(|options| calling.call(id, callee, arguments, &options, &stack));
+        called.map_err(|error| Exception::throw_message(&ctx, &error))
     };
     let printing = Rc::clone(shared);
     let print = move |text: String| printing.print(&text);
-    let made: Object<'js> = start.call((Function::new(ctx.clone(), call)?, Function::new(ctx.clone(), print)?))?;
+    let made: Object<'js> = {
+        #[expect(clippy::cast_precision_loss, reason = "a time is far below 2^52 milliseconds")]
+        let clock_ms = launch.clock_ms as f64;
+        start.call((Function::new(ctx.clone(), call)?, Function::new(ctx.clone(), print)?, clock_ms, launch.seed))?
+    };
     Ok((made.get("run")?, made.get("settle")?))
 }
 

@@ -21,12 +21,6 @@ pub struct Limits {
     pub output_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { memory_bytes: 64 << 20, stack_bytes: 1 << 20, time_ms: 5_000, calls_max: 500, output_bytes: 1 << 20 }
-    }
-}
-
 impl Limits {
     pub const fn time(&self) -> Duration {
         Duration::from_millis(self.time_ms)
@@ -56,6 +50,24 @@ pub enum RunError {
     Died(String),
     #[error("the sandbox sent a message that makes no sense: {0}")]
     Protocol(String),
+}
+
+impl RunError {
+    /// A stable word for the error.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Stack(_) => "stack",
+            Self::Time(_) => "time",
+            Self::Calls(_) => "calls",
+            Self::Output(_) => "output",
+            Self::NeverSettles => "never_settles",
+            Self::Thrown { .. } => "thrown",
+            Self::Start(_) => "sandbox_start",
+            Self::Died(_) => "sandbox_died",
+            Self::Protocol(_) => "sandbox_protocol",
+        }
+    }
 }
 
 fn at(position: Option<Position>) -> String {

@@ -15,8 +15,22 @@ pub(super) const LENGTH_BYTES: usize = 4;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToChild {
-    Run { javascript: String, arguments: Box<RawValue>, limits: Limits },
+    Run { launch: Launch, limits: Limits },
     Answer(Answer),
+}
+
+/// A program to be run. The same launch with the same results of calls gives the same run: the clock of the program stands still, and
+/// its random numbers follow from the seed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// The `javascript` of a reading.
+    pub javascript: String,
+    /// The value of `args`.
+    pub arguments: Box<RawValue>,
+    /// What `Date.now()` gives: milliseconds since 1970.
+    pub clock_ms: i64,
+    /// The seed of `Math.random()`.
+    pub seed: u32,
 }
 
 /// The end of a call.
@@ -43,6 +57,9 @@ pub struct CallRequest {
     /// `server:name`, or `capability:name`.
     pub callee: String,
     pub arguments: Box<RawValue>,
+    /// How often a failed call is repeated, and how long it may take, as the program asks for it.
+    pub retries: u32,
+    pub timeout_ms: Option<u64>,
     /// Where the program calls it, if it is known.
     pub position: Option<Position>,
 }

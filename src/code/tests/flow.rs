@@ -14,7 +14,7 @@ use pml_core::graph::edge::EdgeKind;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::running::{nothing, raw};
+use super::running::{plain, raw};
 
 const PRELUDE: &str = r"
 const same = (x: any) => x;
@@ -187,7 +187,7 @@ fn observed(source: &str, reading: &Reading) -> BTreeSet<(usize, usize)> {
     let mut places: Vec<usize> = Vec::new();
     let mut flow = BTreeSet::new();
     let mut open = Vec::new();
-    let outcome = engine::run(&reading.javascript, nothing(), limits, Rc::new(|| Duration::ZERO), |calls| {
+    let outcome = engine::run(&plain(&reading.javascript), limits, Rc::new(|| Duration::ZERO), |calls| {
         for call in calls {
             let to = place(&call);
             let from = |(at, place): (usize, &usize)| call.arguments.get().contains(&format!("@{at}@")).then_some((*place, to));

@@ -7,7 +7,7 @@ use pml_code::sandbox::{ChildCommand, RunError, Sandbox};
 use pml_code::structure::Position;
 use serde_json::json;
 
-use super::running::{answer, command, limits, nothing, returned, run, run_with};
+use super::running::{answer, command, limits, plain, returned, run, run_with};
 
 #[tokio::test]
 async fn a_program_calls_tools_and_returns_a_value() {
@@ -36,11 +36,36 @@ async fn an_error_of_a_call_can_be_caught() {
 }
 
 #[tokio::test]
+async fn a_call_may_ask_for_retries_and_a_time_limit() {
+    let sandbox = Sandbox::start(&command(), limits()).unwrap();
+    let source = "await tools.s.x({}, { retries: 2, timeout_ms: 50 }); await tools.s.x({});";
+    let asked = std::cell::RefCell::new(Vec::new());
+    let outcome = sandbox.run(plain(source), async |call| {
+        asked.borrow_mut().push((call.retries, call.timeout_ms));
+        answer(call).await
+    });
+    outcome.await.result.unwrap();
+    assert_eq!(asked.into_inner(), [(2, Some(50)), (0, None)]);
+    let error = run("await tools.s.x({}, { retry: 2 });").await.result.unwrap_err().to_string();
+    assert!(error.starts_with("s:x: its second argument is not { retries, timeout_ms }: unknown field `retry`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_run_can_be_repeated_exactly() {
+    let source = "const d = new Date(); return [Math.random(), Math.random(), Date.now(), +d, Date(), d instanceof Date, d.constructor.now(), new Date(5).getTime(), typeof performance];";
+    let once = returned(source).await;
+    assert_eq!(once, returned(source).await);
+    assert_eq!((&once[2], &once[3], &once[6]), (&json!(1_000_000_000_000_u64), &json!(1_000_000_000_000_u64), &once[2]));
+    assert_eq!((&once[5], &once[7], &once[8]), (&json!(true), &json!(5), &json!("undefined")));
+    assert_ne!(once[0], once[1]);
+}
+
+#[tokio::test]
 async fn calls_that_do_not_wait_for_each_other_are_under_way_together() {
     let reading = pml_code::read("await Promise.all([1, 2, 3].map((n) => tools.s.x({ n })));").unwrap();
     let (open, most) = (Cell::new(0), Cell::new(0));
     let sandbox = Sandbox::start(&command(), limits()).unwrap();
-    let outcome = sandbox.run(&reading.javascript, nothing(), async |call| {
+    let outcome = sandbox.run(plain(&reading.javascript), async |call| {
         open.set(open.get() + 1);
         most.set(most.get().max(open.get()));
         // All three have been asked for before the first is answered.
@@ -58,7 +83,7 @@ async fn calls_that_do_not_wait_for_each_other_are_under_way_together() {
 async fn a_call_that_nobody_waits_for_is_made_and_answered() {
     let calls = Cell::new(0);
     let sandbox = Sandbox::start(&command(), limits()).unwrap();
-    let outcome = sandbox.run("tools.s.log({}); return 1;", nothing(), async |call| {
+    let outcome = sandbox.run(plain("tools.s.log({}); return 1;"), async |call| {
         calls.set(calls.get() + 1);
         answer(call).await
     });
@@ -70,7 +95,7 @@ async fn a_call_that_nobody_waits_for_is_made_and_answered() {
 async fn the_time_of_calls_is_not_the_time_of_the_program() {
     let limits = pml_code::sandbox::Limits { time_ms: 1_000, ..limits() };
     let sandbox = Sandbox::start(&command(), limits).unwrap();
-    let outcome = sandbox.run("await tools.s.slow({}); return 1;", nothing(), async |call| {
+    let outcome = sandbox.run(plain("await tools.s.slow({}); return 1;"), async |call| {
         tokio::time::sleep(Duration::from_millis(1_800)).await;
         answer(call).await
     });
@@ -83,7 +108,7 @@ async fn every_call_says_where_the_program_makes_it() {
     let reading = pml_code::read(source).unwrap();
     let found = std::cell::RefCell::new(Vec::new());
     let sandbox = Sandbox::start(&command(), limits()).unwrap();
-    let outcome = sandbox.run(&reading.javascript, nothing(), async |call| {
+    let outcome = sandbox.run(plain(&reading.javascript), async |call| {
         let at = reading.call_at(call.position.unwrap().offset(source)).unwrap();
         assert_eq!(reading.calls[at].callee.to_string(), call.callee);
         found.borrow_mut().push(call.callee.clone());
@@ -99,7 +124,7 @@ async fn the_child_has_no_environment_and_is_gone_after_its_run() {
     let sandbox = Sandbox::start(&command(), limits()).unwrap();
     let id = sandbox.process_id().unwrap();
     let environment = std::cell::RefCell::new(None);
-    let outcome = sandbox.run("await tools.s.x({});", nothing(), async |call| {
+    let outcome = sandbox.run(plain("await tools.s.x({});"), async |call| {
         environment.replace(Some(std::fs::read(format!("/proc/{id}/environ")).unwrap()));
         answer(call).await
     });
@@ -119,7 +144,7 @@ async fn a_child_that_dies_hangs_or_talks_nonsense_is_an_error_and_nothing_more(
     };
     let run = async |program: &str, arguments: &[&str]| {
         let sandbox = start(program, arguments).unwrap();
-        sandbox.run("return 1", nothing(), answer).await.result.unwrap_err().to_string()
+        sandbox.run(plain("return 1"), answer).await.result.unwrap_err().to_string()
     };
     assert_eq!(run("/bin/sh", &["-c", "kill -9 $$"]).await, "the sandbox ended without a result (signal: 9 (SIGKILL))");
     assert_eq!(run("/bin/sh", &["-c", "exit 3"]).await, "the sandbox ended without a result (exit status: 3)");
@@ -134,7 +159,7 @@ async fn a_child_that_dies_hangs_or_talks_nonsense_is_an_error_and_nothing_more(
 async fn a_run_that_is_given_up_takes_its_process_with_it() {
     let sandbox = Sandbox::start(&command(), limits()).unwrap();
     let id = sandbox.process_id().unwrap();
-    let run = sandbox.run("await tools.s.x({});", nothing(), |_| std::future::pending());
+    let run = sandbox.run(plain("await tools.s.x({});"), |_| std::future::pending());
     assert!(tokio::time::timeout(Duration::from_millis(50), run).await.is_err());
     // The runtime waits for killed processes in the background.
     for _ in 0..500 {

@@ -1,6 +1,6 @@
 //! One run in the real child process.
 
-use pml_code::sandbox::{CallRequest, ChildCommand, Limits, Outcome, Sandbox};
+use pml_code::sandbox::{CallRequest, ChildCommand, Launch, Limits, Outcome, Sandbox};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -12,9 +12,13 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
 }
 
-/// No arguments.
-pub(crate) fn nothing() -> &'static RawValue {
-    serde_json::from_str("{}").unwrap()
+pub(crate) fn launch(javascript: &str, arguments: &Value) -> Launch {
+    Launch { javascript: javascript.to_owned(), arguments: raw(arguments), clock_ms: 1_000_000_000_000, seed: 7 }
+}
+
+/// Without arguments.
+pub(crate) fn plain(javascript: &str) -> Launch {
+    launch(javascript, &json!({}))
 }
 
 /// Limits that a test reaches in a moment, but for the time: other tests run beside it.
@@ -34,7 +38,7 @@ pub(crate) async fn answer(call: CallRequest) -> Result<Box<RawValue>, String> {
 pub(crate) async fn run_with(source: &str, arguments: Value, limits: Limits) -> Outcome {
     let reading = pml_code::read(source).unwrap();
     let sandbox = Sandbox::start(&command(), limits).unwrap();
-    sandbox.run(&reading.javascript, &raw(&arguments), answer).await
+    sandbox.run(launch(&reading.javascript, &arguments), answer).await
 }
 
 pub(crate) async fn run(source: &str) -> Outcome {
