@@ -2,6 +2,7 @@
 //! is as fast as the floor.
 
 mod client;
+pub mod code;
 pub mod discover;
 pub mod execute;
 pub mod ingest;

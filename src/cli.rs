@@ -12,6 +12,7 @@
 mod archive;
 mod backup;
 mod bench;
+mod code;
 mod copy;
 mod dead;
 mod demo;
@@ -40,6 +41,7 @@ mod related;
 mod remote;
 mod replay;
 mod retrain;
+mod sandbox;
 mod score;
 mod scratch;
 mod serve;
@@ -48,7 +50,9 @@ mod snapshot;
 mod source;
 mod speculate;
 mod suggest;
+mod tools;
 mod train;
+mod types;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -104,6 +108,11 @@ enum Command {
     Explain(explain::Arguments),
     /// Run a workflow or a capability on the MCP servers of a running pml
     Execute(execute::Arguments),
+    /// Check and run programs in TypeScript that call tools
+    #[command(subcommand)]
+    Code(code::Command),
+    /// Write the types of the tools for programs: `pml types > pml.d.ts`
+    Types(types::Arguments),
     /// List and show executions: what ran when
     #[command(subcommand)]
     Executions(executions::Command),
@@ -149,6 +158,9 @@ enum Command {
     /// Measure speed against the raw operation in the same run
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Be the process in which a program runs: reads it from standard input
+    #[command(hide = true)]
+    Sandbox,
 }
 
 /// The log that a command works on: that of a running server, in a data directory, or on NATS.
@@ -171,6 +183,10 @@ struct LogLocation {
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Sandbox = cli.command {
+        // It has no configuration, no log lines and no threads, and starts at once.
+        return sandbox::run();
+    }
     let output = Output::new(cli.json);
     start_tracing(matches!(cli.command, Command::Serve(_)));
     // Lossy: a variable of another program need not be UTF-8.
@@ -203,6 +219,8 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Speculate(arguments) => on_actors(speculate::run(arguments, config, output)),
         Command::Explain(arguments) => on_actors(explain::run(arguments, config, output)),
         Command::Execute(arguments) => execute::run(arguments, &config, output),
+        Command::Code(command) => on_actors(code::run(command, config, output)),
+        Command::Types(arguments) => on_actors(types::run(arguments, config, output)),
         Command::Executions(command) => on_actors(executions::run(command, config, output)),
         Command::Servers(command) => on_actors(servers::run(command, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
@@ -222,6 +240,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Key(arguments) => Ok(key::run(arguments, output)),
         Command::Doctor(arguments) => on_actors(doctor::run(arguments, config, output)),
         Command::Bench(command) => on_actors(bench::run(command, config, output)),
+        Command::Sandbox => Ok(0),
     }
 }
 

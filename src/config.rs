@@ -1,6 +1,7 @@
 //! Configuration: one struct per component, defaults from `config/pml.toml` (compiled in), overridden by a file and by the environment.
 //! No other module reads settings.
 
+mod code;
 mod layers;
 mod mcp;
 mod upstream;
@@ -16,6 +17,7 @@ use toml::{Table, Value};
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
+pub use code::Code;
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
 pub use upstream::{Approval, Environment, Execute, Upstream};
@@ -68,6 +70,7 @@ pub struct Config {
     pub snapshots: Snapshots,
     pub upstream: Upstream,
     pub execute: Execute,
+    pub code: Code,
     pub nats: Nats,
 }
 

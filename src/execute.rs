@@ -1,10 +1,11 @@
 //! The execution of workflows: [`Runner`] is the handle with which gateways start, follow and end runs.
 //!
 //! A run calls the tools of a workflow (`core::workflow`) as soon as their dependencies have succeeded (`drive`, `call`), records every step
-//! as an event (`events`), and keeps results for a while (`shelf`). A run that waits for approval, failed, or was interrupted by the end of
+//! as an event (`events`), and keeps results for a while (`shelf`). A run may execute a program instead (`code`). A run that waits for approval, failed, or was interrupted by the end of
 //! its process is kept in a file of the data directory (`journal`) and can go on from its first unfinished task.
 
 mod call;
+mod code;
 mod drive;
 pub mod dto;
 mod events;
@@ -12,6 +13,7 @@ mod journal;
 mod run;
 mod shelf;
 mod status;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,8 +25,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::clock::{Clock, entropy};
+use crate::code::sandbox::ChildCommand;
 use crate::config::{self, Approval};
-use crate::core::event::ToolRegistered;
+use crate::core::event::ToolAnnotations;
 use crate::core::id::{ExecutionId, SessionId, StepId, ToolId};
 use crate::core::redact;
 use crate::core::shape::Shape;
@@ -33,10 +36,13 @@ use crate::log::SharedLog;
 use crate::recorder::Recorder;
 use crate::upstream::Upstreams;
 use crate::views::Views;
+use code::NewPrograms;
+pub use code::{Program, ProgramStatus, Within};
 use journal::Journal;
 use run::{Run, RunParts};
 use shelf::Shelf;
 pub use status::{ResultPage, RunError, RunState, RunStatus, TaskState, TaskStatus};
+pub use work::Work;
 
 /// How long a stop waits for the last events of runs.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
@@ -54,11 +60,16 @@ pub struct RunOptions {
     pub approved: bool,
     /// An earlier run: its finished tasks with the same id, tool and arguments are taken over instead of called (resume, replan).
     pub reuse: Option<ExecutionId>,
+    /// The run whose program starts this one.
+    pub within: Option<Within>,
 }
 
 /// What the runner is built on.
 pub(crate) struct RunnerParts {
     pub(crate) settings: config::Execute,
+    pub(crate) code: config::Code,
+    /// The child process of programs.
+    pub(crate) sandbox: ChildCommand,
     pub(crate) upstreams: Upstreams,
     pub(crate) recorder: Recorder,
     pub(crate) views: Views,
@@ -76,6 +87,7 @@ struct Shared {
     stop: watch::Sender<bool>,
     /// Shapes of results inferred since the start, which the newest view may not have yet.
     inferred: Mutex<BTreeMap<ToolId, Shape>>,
+    programs: NewPrograms,
 }
 
 /// The handle to the runs. Cheap to clone.
@@ -92,6 +104,7 @@ impl Runner {
             shelf: Mutex::default(),
             stop: watch::Sender::new(false),
             inferred: Mutex::default(),
+            programs: Mutex::default(),
             parts,
         }));
         for lines in journals {
@@ -107,10 +120,17 @@ impl Runner {
         runner
     }
 
-    /// Checks the workflow and starts it. Returns its id, which is also the id of its execution in the log.
-    pub fn start(&self, workflow: Workflow, options: RunOptions) -> Result<ExecutionId, RunError> {
+    /// Checks a workflow or program and starts it. Returns the id of the run, which is also the id of its execution in the log.
+    pub fn start(&self, work: impl Into<Work>, options: RunOptions) -> Result<ExecutionId, RunError> {
+        self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
+        match work.into() {
+            Work::Workflow(workflow) => self.start_workflow(workflow, options),
+            Work::Program(program) => code::start(self, *program, options),
+        }
+    }
+
+    fn start_workflow(&self, workflow: Workflow, options: RunOptions) -> Result<ExecutionId, RunError> {
         let parts = &self.0.parts;
-        parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
         for task in workflow.tasks() {
             let checked = parts.upstreams.tool(&task.tool);
             checked.map_err(|source| RunError::Tool { task: task.id.clone(), source })?;
@@ -133,10 +153,11 @@ impl Runner {
         let run = Arc::new(Run::new(RunParts {
             id: id.parse().expect("a word and a ULID are an execution id"),
             workflow,
+            program: None,
             intent,
             session: options.session,
             agent: options.agent,
-            parent: options.reuse,
+            parent: options.within.map(Within::into_caller).or(options.reuse),
             created: parts.clock.now(),
             state,
         }));
@@ -161,6 +182,9 @@ impl Runner {
         if known.under_way() >= parts.settings.runs_max {
             return Err(RunError::TooManyRuns { max: parts.settings.runs_max });
         }
+        if run.program.is_some() && known.programs() >= parts.code.processes_max {
+            return Err(RunError::TooManyPrograms { max: parts.code.processes_max });
+        }
         let journal = Journal::create(&parts.directory, &run.id, &run.first_line());
         *run.journal.lock() = Some(journal.map_err(|error| RunError::File(error.to_string()))?);
         known.add(Arc::clone(run));
@@ -168,14 +192,19 @@ impl Runner {
     }
 
     fn drive(&self, run: &Arc<Run>) {
-        let driving = drive::drive(Arc::clone(&self.0), Arc::clone(run));
-        self.0.parts.upstreams.hub().handle().spawn(driving);
+        let (shared, own) = (Arc::clone(&self.0), Arc::clone(run));
+        let handle = self.0.parts.upstreams.hub().handle();
+        if run.program.is_some() {
+            handle.spawn(code::drive(shared, own));
+        } else {
+            handle.spawn(drive::drive(shared, own));
+        }
     }
 
     /// The tasks of a workflow whose calls need approval.
     fn need_approval(&self, workflow: &Workflow) -> Vec<StepId> {
         let needs = |tool: &ToolId| match self.0.parts.upstreams.tool(tool) {
-            Ok(tool) => needs_approval(&tool, self.0.parts.settings.approval),
+            Ok(tool) => needs_approval(tool.annotations.as_ref(), self.0.parts.settings.approval),
             Err(_) => false,
         };
         workflow.tasks().iter().filter(|task| needs(&task.tool)).map(|task| task.id.clone()).collect()
@@ -216,6 +245,11 @@ impl Runner {
             run.set_state(RunState::Running);
             run
         };
+        if self.0.parts.views.current().executions.is_closed(&run.id) {
+            // A program has begun, so the log may have closed its execution in the meantime.
+            run.set_state(RunState::Interrupted);
+            return self.resume(&run.id);
+        }
         *run.ended.lock() = None;
         self.drive(&run);
         Ok(run.id.clone())
@@ -238,10 +272,12 @@ impl Runner {
                     intent: Some(run.intent.clone()),
                     session: run.session.clone(),
                     agent: run.agent.clone(),
-                    approved: true,
+                    // The approvals of a program are taken over.
+                    approved: run.program.is_none(),
                     reuse: Some(run.id.clone()),
+                    within: None,
                 };
-                let id = self.start(run.workflow.clone(), options)?;
+                let id = self.start(run.work(), options)?;
                 run.forget();
                 Ok(id)
             }
@@ -271,12 +307,15 @@ impl Runner {
                 run.cancel.send_replace(true);
                 return self.wait(&run.id).await;
             }
-            RunState::Interrupted => {
+            // What has begun is ended in the log, too.
+            RunState::Interrupted | RunState::ApprovalRequired { .. }
+                if run.state() == RunState::Interrupted || run.program.is_some() =>
+            {
                 let now = self.0.parts.clock.now();
                 let finished = events::finished(&run, false, Some("aborted".to_owned()), now);
                 self.0.parts.recorder.record_soon(vec![finished]).await;
             }
-            RunState::ApprovalRequired { .. } | RunState::Failed => {}
+            RunState::Interrupted | RunState::ApprovalRequired { .. } | RunState::Failed => {}
             RunState::Succeeded | RunState::Aborted => return self.status(&run.id),
         }
         run.forget();
@@ -331,14 +370,14 @@ fn take_over(run: &Run, earlier: &Run) {
 }
 
 /// Whether a call of the tool needs approval. Without hints of its server, a tool counts as one that writes.
-pub fn needs_approval(tool: &ToolRegistered, approval: Approval) -> bool {
-    let hints = tool.annotations.clone().unwrap_or_default();
-    let only_reads = hints.read_only == Some(true);
+pub fn needs_approval(hints: Option<&ToolAnnotations>, approval: Approval) -> bool {
+    let (read_only, destructive) = hints.map_or((None, None), |hints| (hints.read_only, hints.destructive));
+    let only_reads = read_only == Some(true);
     match approval {
         Approval::Never => false,
         Approval::Writes => !only_reads,
         // A tool that says that it writes, and not that it destroys nothing, may destroy something (MCP's default).
-        Approval::Destructive => !only_reads && hints.destructive.unwrap_or(hints.read_only == Some(false)),
+        Approval::Destructive => !only_reads && destructive.unwrap_or(read_only == Some(false)),
     }
 }
 
@@ -351,22 +390,13 @@ fn summary(workflow: &Workflow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::ToolAnnotations;
 
     #[test]
     fn approval_is_needed_for_what_may_destroy_or_for_all_that_writes() {
-        let tool = |read_only, destructive| ToolRegistered {
-            tool: "s:t".parse().unwrap(),
-            name: String::new(),
-            description: String::new(),
-            input_schema: None,
-            output_schema: None,
-            annotations: Some(ToolAnnotations { read_only, destructive, ..ToolAnnotations::default() }),
-        };
         let check = |read_only, destructive, expected: [bool; 3]| {
-            let tool = tool(read_only, destructive);
-            let found =
-                [Approval::Destructive, Approval::Writes, Approval::Never].map(|approval| needs_approval(&tool, approval));
+            let hints = ToolAnnotations { read_only, destructive, ..ToolAnnotations::default() };
+            let needs = |approval| needs_approval(Some(&hints), approval);
+            let found = [Approval::Destructive, Approval::Writes, Approval::Never].map(needs);
             assert_eq!(found, expected, "{read_only:?} {destructive:?}");
         };
         check(None, None, [false, true, false]);

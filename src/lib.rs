@@ -12,6 +12,7 @@
 //! The log is the only source of truth; everything else may be deleted and rebuilt from it. The modules below are listed by layer, the
 //! lowest first; each uses only modules of earlier layers (ARCHITECTURE.md; checked by `tests/tidy.rs`).
 
+pub use pml_code as code;
 pub use pml_core as core;
 
 pub mod failpoint;

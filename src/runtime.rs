@@ -41,6 +41,7 @@ use crate::training::Trainer;
 use crate::upstream::{HubParts, Upstreams};
 use crate::views::{Latest, LatestSender, Views};
 use actors::Thread;
+pub(crate) use calls::sandbox;
 use calls::{mcp, runner};
 use leases::Leases;
 use on_nats::OnNats;

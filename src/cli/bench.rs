@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Outcome;
 use super::output::Output;
 use super::scratch::Scratch;
-use crate::bench::{self, Case, discover, execute, ingest, paths, predict, replay, shgat, snapshot, stream};
+use crate::bench::{self, Case, code, discover, execute, ingest, paths, predict, replay, shgat, snapshot, stream};
 use crate::config::Config;
 
 #[derive(Subcommand)]
@@ -21,6 +21,8 @@ pub(super) enum Command {
     Predict,
     /// Run workflows; floor: the same calls made directly, the longest task, all runs
     Execute(ExecuteArguments),
+    /// Start programs, make calls from them and read one; floors: what a start may take, a round trip between processes
+    Code,
     /// Change hyperedges, ask for paths and suggest plans; floors: Dijkstra from scratch, a search, and one discover
     Paths,
     /// Pass messages, score and train with SHGAT; floor: one matrix product with as many multiplications
@@ -98,6 +100,7 @@ pub(super) async fn run(command: Command, mut config: Config, output: &Output) -
         Command::Execute(_) => ("execute", execute::run(&config, path).await?),
         Command::Discover => ("discover", discover::run(&config)?),
         Command::Predict => ("predict", predict::run()?),
+        Command::Code => ("code", code::run(&config).await?),
         Command::Paths => ("paths", paths::run(&config)?),
         Command::Shgat => ("shgat", shgat::run()?),
         Command::Stream(StreamArguments { seconds, nats_server }) => {

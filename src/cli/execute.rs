@@ -52,12 +52,17 @@ pub(super) fn run(arguments: Arguments, config: &Config, output: &Output) -> Out
     }
     let remote = Remote::new(&arguments.location, config);
     let (path, body) = request(&arguments)?;
-    let last = follow(&remote, path, &body, output)?;
+    follow_and_report(&remote, path, &body, output)
+}
+
+/// Sends a request about a run, shows its progress and reports how it ended.
+pub(super) fn follow_and_report(remote: &Remote, path: &str, body: &Value, output: &Output) -> Outcome {
+    let last = follow(remote, path, body, output)?;
     output.json(&last);
     report(&last, output);
     Ok(match last["status"].as_str() {
         Some("succeeded") => 0,
-        Some("aborted") if arguments.abort.is_some() => 0,
+        Some("aborted") if path.ends_with("/abort") => 0,
         _ => 1,
     })
 }
@@ -153,6 +158,21 @@ fn task_line(task: &Value) -> String {
     format!("{mark} {}  {}{took}{problem}", text("id"), text("tool"))
 }
 
+/// What a program wrote and returned.
+fn report_program(run: &Value, output: &Output) {
+    if let Some(console) = run["console"].as_str() {
+        output.say(console.trim_end());
+    }
+    if let Some(problem) = run["error"]["message"].as_str() {
+        output.say(problem);
+    }
+    if let Some(bytes) = run["result_bytes"].as_u64() {
+        output.say(format!("{bytes} bytes: GET /v1/execute/{}/result", run["run"].as_str().unwrap_or_default()));
+    } else if let Some(result) = run.get("result") {
+        output.say(result.to_string());
+    }
+}
+
 fn report(run: &Value, output: &Output) {
     let text = |name: &str| run[name].as_str().unwrap_or_default();
     for task in run["tasks"].as_array().into_iter().flatten() {
@@ -167,6 +187,7 @@ fn report(run: &Value, output: &Output) {
             output.say(format!("    {}", task["result"]));
         }
     }
+    report_program(run, output);
     output.say(format!("{} {}", text("run"), text("status")));
     if text("status") == "approval_required" {
         let tasks = run["approve"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();

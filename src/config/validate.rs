@@ -40,6 +40,7 @@ impl Config {
         self.validate_trainer()?;
         self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
+        self.code.validate(&self.limits)?;
         if self.http.body_timeout_ms == 0 {
             let problem = "must be at least 1: no body could arrive in time".to_owned();
             return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });

@@ -5,6 +5,7 @@
 //! one capability. `Capabilities` is the table of them, with members, levels and parents.
 
 mod identity_cache;
+mod programs;
 pub mod structure;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -19,6 +20,7 @@ use super::graph::{Node, NodeKind};
 use super::id::{Callee, CapabilityId, Seq};
 use super::text::searchable_text;
 use identity_cache::IdentityCache;
+use programs::Programs;
 pub use structure::Structure;
 
 /// Distinct intents kept per capability, the latest ones.
@@ -143,6 +145,7 @@ pub struct Capabilities {
     positions: OrdMap<CapabilityId, u32>,
     table: Vector<Arc<Capability>>,
     identities: IdentityCache,
+    programs: Programs,
 }
 
 impl Capabilities {
@@ -160,6 +163,11 @@ impl Capabilities {
     /// The id of the procedure of a run: `calls` with data flow between their positions; `callees` are the same calls as ids.
     pub fn identify(&mut self, calls: &[Node], callees: &[&Callee], flow: &[(usize, usize)]) -> CapabilityId {
         self.identities.identity(calls, flow, || Structure::canonical(callees, flow).0)
+    }
+
+    /// The id of the capability that has this program.
+    pub fn with_program(&self, code: &str) -> Option<CapabilityId> {
+        self.programs.find(code).map(|position| self.at(position).id)
     }
 
     /// Counts a run of the procedure `id`. The first run in which every step succeeded makes it a capability (eager learning); from
@@ -192,6 +200,7 @@ impl Capabilities {
             capability.remember_intent(&trace.intent);
             if capability.code.is_none() {
                 capability.code.clone_from(&trace.code);
+                self.programs.replace(position, None, trace.code.as_deref());
             }
         }
         known.is_none().then_some(id)
@@ -202,6 +211,10 @@ impl Capabilities {
         let position = self.intern(id, seq);
         if self.at(position).status == Status::Stub {
             self.set_structure(position, structure, calls);
+        }
+        if let Some(code) = &event.code {
+            let before = self.table[position as usize].code.as_deref();
+            self.programs.replace(position, before, Some(code));
         }
         let capability = self.at_mut(position);
         capability.name.clone_from(&event.name);
@@ -292,10 +305,15 @@ impl Capabilities {
                 rows[child as usize].parents.insert(parent);
             }
         }
+        let mut programs = Programs::default();
+        for (position, capability) in (0..).zip(&rows) {
+            programs.replace(position, None, capability.code.as_deref());
+        }
         Self {
             positions: rows.iter().map(|capability| capability.id).zip(0_u32..).collect(),
             table: rows.into_iter().map(Arc::new).collect(),
             identities: IdentityCache::default(),
+            programs,
         }
     }
 

@@ -8,9 +8,7 @@ mod learn;
 mod models;
 mod rows;
 
-use std::collections::BTreeMap;
-
-use super::capability::{Capabilities, Capability, Status, Structure};
+use super::capability::{Capabilities, Capability, Status, Structure, structure};
 use super::digest::{DigestWriter, Digestible, StateDigest};
 use super::event::{
     CapabilityDeclared, EmbeddingComputed, Event, Kind, ModelPart, ModelVersion, Record, TemplateLoaded, ToolRegistered,
@@ -18,7 +16,7 @@ use super::event::{
 use super::graph::edge::EdgeKind;
 use super::graph::transition::{Symbol, Transitions};
 use super::graph::{EdgeKey, Node, NodeKind, Promoted, ToolGraph};
-use super::id::{Callee, CapabilityId, RecordId, Seq, StepId};
+use super::id::{Callee, CapabilityId, RecordId, Seq};
 use super::memory::Memory;
 use super::predict::corpus::VectorChange;
 use super::predict::{Predictor, lesson::apply_due_lessons};
@@ -34,7 +32,7 @@ pub use rows::Counters;
 /// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
 /// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
 /// digest of a log to this number.
-pub const FOLD: u32 = 3;
+pub const FOLD: u32 = 4;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,22 +174,9 @@ impl State {
     /// Folds a declared capability: its callees become members, its data flow between tools becomes template edges (option E of S2:
     /// `provides` only, because order is not dependency).
     fn declare_capability(&mut self, event: &CapabilityDeclared, seq: Seq) {
-        let nodes = &event.structure.nodes;
-        let mut positions: BTreeMap<&StepId, usize> = BTreeMap::new();
-        for (at, node) in nodes.iter().enumerate() {
-            positions.entry(&node.id).or_insert(at);
-        }
-        let position = |id: &StepId| positions.get(id).copied();
-        let flow: Vec<(usize, usize)> = event
-            .structure
-            .edges
-            .iter()
-            .filter(|edge| edge.kind == EdgeKind::Provides)
-            .filter_map(|edge| position(&edge.from).zip(position(&edge.to)))
-            .collect();
-        let callees: Vec<&Callee> = nodes.iter().map(|node| &node.callee).collect();
-        let (id, structure) = Structure::canonical(&callees, &flow);
-        let calls: Vec<Node> = callees.into_iter().map(|callee| self.node(callee, seq)).collect();
+        let flow = structure::declared_flow(&event.structure);
+        let (id, structure) = Structure::declared(&event.structure);
+        let calls: Vec<Node> = event.structure.nodes.iter().map(|node| self.node(&node.callee, seq)).collect();
         if self.capabilities.get(id).is_none_or(|known| known.status != Status::Approved) {
             for &(from, to) in &flow {
                 if let (NodeKind::Tool(_), NodeKind::Tool(_)) = (calls[from].kind(), calls[to].kind()) {

@@ -53,8 +53,8 @@ pub struct Task {
     pub retries: u32,
 }
 
-/// A valid workflow.
-#[derive(Clone, Debug, PartialEq)]
+/// A valid workflow. The default has no tasks: those of a program are known only when it makes its calls.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workflow {
     tasks: Vec<Task>,
     /// The positions of each task's dependencies.

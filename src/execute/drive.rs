@@ -45,15 +45,15 @@ pub(super) async fn drive(shared: Arc<Shared>, run: Arc<Run>) {
     *driver.run.ended.lock() = Some(driver.shared.parts.clock.uptime());
 }
 
-struct Driver {
-    shared: Arc<Shared>,
-    run: Arc<Run>,
+pub(super) struct Driver {
+    pub(super) shared: Arc<Shared>,
+    pub(super) run: Arc<Run>,
 }
 
 type Calls = FuturesUnordered<BoxFuture<'static, Called>>;
 
 impl Driver {
-    async fn begin(&self) {
+    pub(super) async fn begin(&self) {
         let now = self.shared.parts.clock.now();
         self.run.note(&Line::Began { at_us: now.micros() });
         self.shared.parts.recorder.record_soon(vec![events::started(&self.run)]).await;
@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// Learns from a result what the tool answers, if its server does not say.
-    fn infer_output(&self, tool: &ToolId, result: &Value) {
+    pub(super) fn infer_output(&self, tool: &ToolId, result: &Value) {
         let parts = &self.shared.parts;
         let view = parts.views.current();
         let Some(known) = view.tools.get(tool) else { return };
@@ -232,7 +232,7 @@ impl Driver {
 }
 
 /// The outcome of a task that succeeded. The summary has the shape and the size of the result, and no value.
-fn success(finished: &Finished) -> StepOutcome {
+pub(super) fn success(finished: &Finished) -> StepOutcome {
     let mut shape = Shape::from_value(&finished.result).to_schema().to_string();
     crate::core::redact::cut(&mut shape, SUMMARY_BYTES_MAX);
     let summary = format!("{shape} {} bytes", super::run::json_len(&finished.result));

@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::code::RESULT;
 use super::{RunState, RunStatus, Runner, TaskState, TaskStatus};
+use crate::core::id::StepId;
+use crate::core::redact;
 
 /// A run with the results of its tasks, as far as they are small.
 #[derive(Debug, Serialize)]
@@ -19,6 +22,25 @@ pub struct RunDto {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     approve: Vec<String>,
     tasks: Vec<TaskDto>,
+    #[serde(flatten)]
+    program: Option<ProgramDto>,
+}
+
+/// What came of a program. The results of its calls are not part of the answer: it returns what matters.
+#[derive(Debug, Serialize)]
+struct ProgramDto {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    /// Bytes of a result that is too large for this answer; it is fetched like that of a task, by the name `result`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    console: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorDto>,
+    /// The capability that it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capability: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,10 +83,23 @@ impl RunDto {
             }
             _ => (None, Vec::new()),
         };
-        let result = |task: &TaskStatus| {
-            let small = task.result_bytes.is_some_and(|bytes| bytes <= result_bytes_max);
-            small.then(|| runner.result(&status.run, &task.task).ok()).flatten().map(|value| Value::clone(&value))
+        let small = |task: &StepId, bytes: Option<usize>| {
+            let is_small = bytes.is_some_and(|bytes| bytes <= result_bytes_max);
+            is_small.then(|| runner.result(&status.run, task).ok()).flatten().map(|value| Value::clone(&value))
         };
+        let result = |task: &TaskStatus| small(&task.task, task.result_bytes.filter(|_| status.program.is_none()));
+        let program = status.program.as_ref().map(|program| {
+            let result = small(&RESULT.parse().expect("a word is a step id"), program.result_bytes);
+            let mut console = program.console.clone();
+            redact::cut(&mut console, result_bytes_max);
+            ProgramDto {
+                result_bytes: program.result_bytes.filter(|_| result.is_none()),
+                result,
+                console,
+                error: program.error.clone().map(|(kind, message)| ErrorDto { kind, message }),
+                capability: program.capability.map(|id| id.to_string()),
+            }
+        });
         Self {
             run: status.run.to_string(),
             status: status.state.name(),
@@ -72,6 +107,7 @@ impl RunDto {
             token,
             approve,
             tasks: status.tasks.iter().map(|task| TaskDto::new(task, result(task))).collect(),
+            program,
         }
     }
 }

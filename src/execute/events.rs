@@ -1,7 +1,9 @@
 //! The events of a run. Their ids follow from the run and the task, so recording one again is a duplicate.
 
 use super::run::Run;
-use crate::core::event::{Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, StepStarted};
+use crate::core::event::{
+    CapabilityDeclared, Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, StepStarted,
+};
 use crate::core::id::{Callee, RecordId};
 use crate::core::time::Timestamp;
 use crate::core::workflow::Task;
@@ -53,6 +55,11 @@ pub(super) fn step_finished(run: &Run, task: &Task, outcome: StepOutcome) -> New
         result_summary: Some(outcome.summary),
     });
     fact(run, outcome.ended, &["step.finished", task.id.as_str()], event)
+}
+
+/// A capability that the run's program is.
+pub(super) fn declared(run: &Run, event: CapabilityDeclared, at: Timestamp) -> NewRecord {
+    fact(run, at, &["capability.declared"], Event::CapabilityDeclared(event))
 }
 
 pub(super) fn finished(run: &Run, success: bool, error: Option<String>, at: Timestamp) -> NewRecord {

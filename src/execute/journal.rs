@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::code::{CalledLine, ProgramLine};
 use crate::core::id::ExecutionId;
 use crate::core::time::Timestamp;
 use crate::private;
@@ -32,12 +33,18 @@ pub(super) enum Line {
         agent: Option<String>,
         parent: Option<String>,
         workflow: Value,
+        #[serde(default)]
+        program: Option<ProgramLine>,
         created_us: i64,
         /// The token of the approval that the run waits for.
         token: Option<String>,
     },
     /// The first call is about to be made.
     Began { at_us: i64 },
+    /// A program waits until somebody approves the calls of `tools` with the token.
+    Waits { token: String, tasks: Vec<String>, tools: Vec<String> },
+    /// A call of a program ended.
+    Called(CalledLine),
     /// A task succeeded.
     Finished(FinishedTask),
     /// The run ended with a failure.
@@ -141,7 +148,7 @@ mod tests {
 
     fn first(created_us: i64) -> Line {
         let (run, intent, workflow) = ("run-1".to_owned(), "x".to_owned(), json!({}));
-        Line::Run { run, intent, session: None, agent: None, parent: None, workflow, created_us, token: None }
+        Line::Run { run, intent, session: None, agent: None, parent: None, workflow, program: None, created_us, token: None }
     }
 
     fn finished(task: &str) -> Line {

@@ -8,17 +8,20 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::code::{ProgramRun, ProgramStatus};
 use super::journal::{FinishedTask, Journal, Line};
 use super::{RunState, RunStatus, TaskState, TaskStatus};
 use crate::clock::Uptime;
-use crate::core::id::{ExecutionId, SessionId, StepId};
+use crate::core::id::{Callee, ExecutionId, SessionId, StepId};
 use crate::core::time::Timestamp;
 use crate::core::workflow::{Task, Workflow};
 
 /// A run that is known to this process.
 pub(super) struct Run {
     pub(super) id: ExecutionId,
+    /// The tasks; none if it runs a program.
     pub(super) workflow: Workflow,
+    pub(super) program: Option<ProgramRun>,
     pub(super) intent: String,
     pub(super) session: Option<SessionId>,
     pub(super) agent: Option<String>,
@@ -55,6 +58,7 @@ impl AsRef<Value> for Finished {
 pub(super) struct RunParts {
     pub(super) id: ExecutionId,
     pub(super) workflow: Workflow,
+    pub(super) program: Option<ProgramRun>,
     pub(super) intent: String,
     pub(super) session: Option<SessionId>,
     pub(super) agent: Option<String>,
@@ -70,10 +74,12 @@ impl Run {
             intent: parts.intent.clone(),
             state: parts.state,
             tasks: parts.workflow.tasks().iter().map(waiting).collect(),
+            program: parts.program.as_ref().map(|_| ProgramStatus::default()),
         };
         Self {
             id: parts.id,
             workflow: parts.workflow,
+            program: parts.program,
             intent: parts.intent,
             session: parts.session,
             agent: parts.agent,
@@ -101,6 +107,7 @@ impl Run {
             agent: self.agent.clone(),
             parent: self.parent.as_ref().map(ToString::to_string),
             workflow: self.workflow.to_json(),
+            program: self.program.as_ref().map(ProgramRun::to_line),
             created_us: self.created.micros(),
             token,
         }
@@ -109,8 +116,13 @@ impl Run {
     /// The run that a journal describes; `None` if it cannot be understood.
     pub(super) fn from_journal(lines: Vec<Line>, needs_approval: impl Fn(&Workflow) -> Vec<StepId>) -> Option<Self> {
         let mut lines = lines.into_iter();
-        let Line::Run { run, intent, session, agent, parent, workflow, created_us, token } = lines.next()? else { return None };
-        let workflow = Workflow::from_json(&workflow, usize::MAX).ok()?;
+        let Line::Run { run, intent, session, agent, parent, workflow, program, created_us, token } = lines.next()? else {
+            return None;
+        };
+        let (workflow, program) = match program {
+            Some(program) => (Workflow::default(), Some(ProgramRun::from_line(program)?)),
+            None => (Workflow::from_json(&workflow, usize::MAX).ok()?, None),
+        };
         let state = match token {
             Some(token) => RunState::ApprovalRequired { token, tasks: needs_approval(&workflow) },
             None => RunState::Interrupted,
@@ -118,6 +130,7 @@ impl Run {
         let parsed = Self::new(RunParts {
             id: run.parse().ok()?,
             workflow,
+            program,
             intent,
             session: session.and_then(|session| session.parse().ok()),
             agent,
@@ -128,7 +141,12 @@ impl Run {
         for line in lines {
             match line {
                 Line::Run { .. } => return None,
-                Line::Began { .. } => parsed.set_state(RunState::Interrupted),
+                Line::Began { .. } => {
+                    parsed.program.as_ref().inspect(|program| program.begin());
+                    parsed.set_state(RunState::Interrupted);
+                }
+                Line::Waits { token, tasks, tools } => parsed.restore_wait(token, &tasks, &tools),
+                Line::Called(call) => parsed.restore_call(call)?,
                 Line::Failed => parsed.set_state(RunState::Failed),
                 Line::Finished(task) => parsed.restore(task),
             }
@@ -153,13 +171,22 @@ impl Run {
         let bytes = json_len(&finished.result);
         self.result_bytes.fetch_add(bytes, Ordering::Relaxed);
         let (attempts, duration_ms) = (finished.attempts, finished.duration_ms);
-        self.finished.lock().insert(self.workflow.tasks()[at].id.clone(), finished);
+        let task = self.status.borrow().tasks[at].task.clone();
+        self.finished.lock().insert(task, finished);
         self.set_task(at, |task| {
             task.state = TaskState::Succeeded;
             task.attempts = attempts;
             task.duration_ms = Some(duration_ms);
             task.result_bytes = Some(bytes);
         });
+        bytes
+    }
+
+    /// Keeps a value beside those of the tasks.
+    pub(super) fn keep_value(&self, name: StepId, value: Finished) -> usize {
+        let bytes = json_len(&value.result);
+        self.result_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.finished.lock().insert(name, value);
         bytes
     }
 
@@ -208,7 +235,7 @@ impl Run {
 fn waiting(task: &Task) -> TaskStatus {
     TaskStatus {
         task: task.id.clone(),
-        tool: task.tool.clone(),
+        tool: Callee::Tool(task.tool.clone()),
         depends_on: task.depends_on.clone(),
         state: TaskState::Waiting,
         attempts: 0,

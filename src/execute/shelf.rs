@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::RunState;
 use super::run::Run;
+use super::work::Work;
 use crate::clock::Uptime;
 use crate::config;
 use crate::core::id::ExecutionId;
@@ -42,6 +43,19 @@ impl Shelf {
     /// How many runs are under way or wait for approval.
     pub(super) fn under_way(&self) -> usize {
         self.runs.values().filter(|run| run.ended.lock().is_none()).count()
+    }
+
+    /// The number of programs under way.
+    pub(super) fn programs(&self) -> usize {
+        self.runs.values().filter(|run| run.program.is_some() && run.ended.lock().is_none()).count()
+    }
+
+    /// A run of this work that a program of the run `caller` started, and that was interrupted.
+    pub(super) fn interrupted_within(&self, caller: &ExecutionId, work: &Work) -> Option<ExecutionId> {
+        let is_it = |run: &&Arc<Run>| {
+            run.parent.as_ref() == Some(caller) && run.state() == RunState::Interrupted && work.is_that_of(run)
+        };
+        self.runs.values().find(is_it).map(|run| run.id.clone())
     }
 
     /// The run that waits for the approval with this token.

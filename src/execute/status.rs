@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::core::id::{ExecutionId, StepId, ToolId};
+use super::code::ProgramStatus;
+use crate::code::ReadError;
+use crate::core::id::{Callee, ExecutionId, StepId};
 use crate::core::workflow::WorkflowError;
 use crate::core::workflow::capability::CapabilityError;
 use crate::upstream::CallError;
@@ -11,7 +13,7 @@ use crate::upstream::CallError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunState {
     Running,
-    /// Nothing has run; somebody has to approve the calls of `tasks` with the token.
+    /// Somebody has to approve the calls of `tasks` with the token. Of a workflow, nothing has run; of a program, the calls before.
     ApprovalRequired {
         token: String,
         tasks: Vec<StepId>,
@@ -68,7 +70,7 @@ impl TaskState {
 #[derive(Clone, Debug)]
 pub struct TaskStatus {
     pub task: StepId,
-    pub tool: ToolId,
+    pub tool: Callee,
     pub depends_on: Vec<StepId>,
     pub state: TaskState,
     pub attempts: u32,
@@ -83,8 +85,10 @@ pub struct RunStatus {
     pub run: ExecutionId,
     pub intent: String,
     pub state: RunState,
-    /// In the order of the workflow.
+    /// In the order of the workflow, or of the calls of a program.
     pub tasks: Vec<TaskStatus>,
+    /// What came of the program, if it runs one.
+    pub program: Option<ProgramStatus>,
 }
 
 /// Why a run could not be started, continued or found.
@@ -94,6 +98,10 @@ pub enum RunError {
     Workflow(#[from] WorkflowError),
     #[error(transparent)]
     Capability(#[from] CapabilityError),
+    #[error("code: {0}")]
+    Code(#[from] ReadError),
+    #[error("arguments are missing: {}", .0.join(", "))]
+    MissingArguments(Vec<String>),
     #[error("task '{task}': {source}")]
     Tool { task: StepId, source: CallError },
     #[error("no run '{0}' is kept; `pml executions show {0}` shows what the log holds of it")]
@@ -108,6 +116,8 @@ pub enum RunError {
     NotResumable(ExecutionId),
     #[error("{max} runs are under way, the limit (execute.runs_max); try again in a moment")]
     TooManyRuns { max: usize },
+    #[error("{max} programs are running, the limit (code.processes_max); try again in a moment")]
+    TooManyPrograms { max: usize },
     #[error("the run's journal cannot be written: {0}")]
     File(String),
     #[error("workflows are executed by another process: the role 'upstream' belongs to {}", .0.as_deref().unwrap_or("none at the moment"))]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Runtime;
 use crate::ask::Asker;
 use crate::clock::Clock;
+use crate::code::sandbox::ChildCommand;
 use crate::config::Config;
 use crate::core::intake::Limits;
 use crate::data_dir;
@@ -24,6 +25,8 @@ pub(super) fn runner(
 ) -> Runner {
     Runner::new(RunnerParts {
         settings: config.execute.clone(),
+        code: config.code.clone(),
+        sandbox: sandbox(),
         upstreams: upstreams.clone(),
         recorder: recorder.clone(),
         views: views.clone(),
@@ -31,6 +34,14 @@ pub(super) fn runner(
         clock: clock.clone(),
         directory: config.data_dir.join(data_dir::RUNS_DIRECTORY),
     })
+}
+
+/// The child process of programs is this program itself (`pml sandbox`).
+pub(crate) fn sandbox() -> ChildCommand {
+    // A path that leads to it also after its file was replaced.
+    let own = std::path::Path::new("/proc/self/exe");
+    let program = if own.exists() { own.to_owned() } else { std::env::current_exe().unwrap_or_else(|_| "pml".into()) };
+    ChildCommand { program, arguments: vec!["sandbox".into()] }
 }
 
 pub(super) fn mcp(

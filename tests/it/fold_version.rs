@@ -161,6 +161,16 @@ fn wide(history: &mut History) {
     history.close("wide");
 }
 
+/// A run of the program of a declared capability: a loop that repeats one call.
+fn program(history: &mut History) {
+    history.append(started("program", intent(4)));
+    for step in ["s0", "s1"] {
+        history.append(given::step_finished("program", step, &tool(2), &[], true));
+    }
+    history.append(given::finished_program("program", true, "while not done"));
+    history.close("program");
+}
+
 fn history() -> History {
     let (mut history, mut numbers) = (History::default(), Numbers(1));
     for number in 0..TOOLS {
@@ -183,6 +193,7 @@ fn history() -> History {
         }
     }
     wide(&mut history);
+    program(&mut history);
     // Late, stray and repeated: a step of a closed execution, a trace that nobody started, a fork.
     history.append(given::step_finished("run0", "late", &first, &[], true));
     history.append(given::step_finished("stray", "s0", &first, &[], false));

@@ -80,6 +80,12 @@ pub(crate) fn finished(execution: &str, success: bool) -> Event {
     Event::ExecutionFinished(ExecutionFinished { execution: execution.parse().unwrap(), success, error: None, code: None })
 }
 
+/// The end of an execution that ran a program.
+pub(crate) fn finished_program(execution: &str, success: bool, code: &str) -> Event {
+    let (execution, code) = (execution.parse().unwrap(), Some(code.to_owned()));
+    Event::ExecutionFinished(ExecutionFinished { execution, success, error: None, code })
+}
+
 pub(crate) fn template(name: &str, edges: &[(&str, &str)]) -> Event {
     Event::TemplateLoaded(TemplateLoaded {
         name: name.to_owned(),

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use pml::core::capability::Status;
-use pml::core::event::{Event, ExecutionStarted, Kind};
+use pml::core::capability::{Capabilities, Capability, Status};
+use pml::core::event::{CapabilityDeclared, Event, ExecutionStarted, Kind};
 use pml::core::graph::Node;
 use pml::core::graph::edge::EdgeKind;
 use pml::core::id::{Callee, CapabilityId};
 use pml::core::rank::Index;
 use pml::core::state::Notice;
 
-use crate::given::{Call, History, declared, failed, finished, ok, registered, started, step_finished, template};
+use crate::given::{
+    Call, History, declared, failed, finished, finished_program, ok, registered, started, step_finished, template,
+};
 
 const READ_AND_PACK: [Call<'_>; 2] = [ok("read", "fs:read", &[]), ok("pack", "zip:pack", &["read"])];
 
@@ -179,6 +181,46 @@ fn runs_of_a_declared_capability_count_for_it_and_leave_its_name() {
     assert_eq!(history.run("e1", &READ_AND_PACK, true), []);
     let capability = history.only_capability();
     assert_eq!((capability.name.as_str(), capability.status, capability.usage), ("archive", Status::Approved, 1));
+}
+
+/// A declared chain with a program.
+fn declared_program(name: &str, tools: &[&str], code: &str) -> Event {
+    match declared(name, tools) {
+        Event::CapabilityDeclared(declared) => {
+            Event::CapabilityDeclared(CapabilityDeclared { code: Some(code.to_owned()), ..declared })
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn a_run_of_a_program_counts_for_the_capability_that_has_it() {
+    let mut history = History::default();
+    history.append(declared_program("archive", &["fs:read", "zip:pack"], "loop"));
+    let run = |history: &mut History, execution: &str, tools: &[&str], code: &str, success: bool| {
+        history.append(started(execution));
+        for (at, tool) in tools.iter().enumerate() {
+            history.append(step_finished(execution, &format!("s{at}"), tool, &[], true));
+        }
+        history.append(finished_program(execution, success, code));
+        history.close(execution)
+    };
+    // A loop repeats calls and a branch leaves some out.
+    assert_eq!(run(&mut history, "e1", &["fs:read", "fs:read", "zip:pack"], "loop", true), []);
+    assert_eq!(run(&mut history, "e2", &["fs:read"], "loop", false), []);
+    // It may call nothing but capabilities, which are executions of their own.
+    assert_eq!(run(&mut history, "e3", &[], "loop", true), []);
+    let capability = history.only_capability();
+    assert_eq!((capability.name.as_str(), capability.usage, capability.successes), ("archive", 3, 2));
+    assert_eq!(capability.intents.iter().map(|intent| &**intent).collect::<Vec<_>>(), ["do e1", "do e3"]);
+    // With another program it is another matter, also for the old one.
+    history.append(declared_program("archive", &["fs:read", "zip:pack"], "newer"));
+    assert_eq!(learned(&run(&mut history, "e4", &["fs:read"], "loop", true)).len(), 1);
+    run(&mut history, "e5", &["fs:read"], "newer", true);
+    let rows: Vec<Capability> = history.state.capabilities.rows().cloned().collect();
+    assert_eq!(rows.iter().map(|row| row.usage).collect::<Vec<_>>(), [4, 1]);
+    let restored = Capabilities::from_rows(rows.clone());
+    assert_eq!(restored.with_program("newer"), Some(rows[0].id), "a snapshot knows the programs, too");
 }
 
 #[test]

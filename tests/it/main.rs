@@ -14,6 +14,8 @@ mod bad_input;
 mod bus_contract;
 mod cli;
 mod closing;
+mod code;
+mod code_clients;
 mod crash;
 mod dead_letters;
 mod discover;

@@ -17,7 +17,7 @@ fn here(path: &str) -> PathBuf {
 }
 
 /// Runs a client with a JSON value as its input.
-fn run(mut command: Command, input: &Value) -> Value {
+pub(crate) fn run(mut command: Command, input: &Value) -> Value {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();

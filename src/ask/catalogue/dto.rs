@@ -1,10 +1,10 @@
 //! The shapes of tools, capabilities and edges in answers. Conversions from the domain stand here and nowhere else.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::core::capability::Capability;
-use crate::core::event::{Json, ToolRegistered};
+use crate::core::event::{Json, ToolAnnotations, ToolRegistered};
 use crate::core::graph::edge::{EdgeCounter, EdgeKind};
 use crate::core::graph::{EdgeKey, Node};
 use crate::core::state::State;
@@ -22,6 +22,9 @@ pub(super) struct ToolDto<'a> {
     /// Of its server, or inferred from what it answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a RawValue>,
+    /// The hints of its server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<AnnotationsDto>,
     /// Called before it was registered.
     stub: bool,
     removed: bool,
@@ -35,6 +38,33 @@ pub(super) struct ToolDto<'a> {
     mean_duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_used: Option<String>,
+}
+
+/// What a tool's server says about its effects; a hint that it does not give is absent.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct AnnotationsDto {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_only: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destructive: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotent: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_world: Option<bool>,
+}
+
+impl From<&ToolAnnotations> for AnnotationsDto {
+    fn from(hints: &ToolAnnotations) -> Self {
+        let ToolAnnotations { read_only, destructive, idempotent, open_world, title: _ } = *hints;
+        Self { read_only, destructive, idempotent, open_world }
+    }
+}
+
+impl From<AnnotationsDto> for ToolAnnotations {
+    fn from(dto: AnnotationsDto) -> Self {
+        let AnnotationsDto { read_only, destructive, idempotent, open_world } = dto;
+        Self { title: None, read_only, destructive, idempotent, open_world }
+    }
 }
 
 #[derive(Serialize)]
@@ -69,6 +99,7 @@ impl<'a> From<&'a Tool> for ToolDto<'a> {
             description: registration.map(|registration| registration.description.as_str()),
             input_schema: raw(tool.input_schema()),
             output_schema: raw(tool.output_schema()),
+            annotations: registration.and_then(|registration| registration.annotations.as_ref()).map(Into::into),
             stub: tool.is_stub(),
             removed: tool.removed,
             quarantined: tool.listed.as_deref().map(Into::into),

@@ -5,9 +5,13 @@
 //! label and the whole is hashed. Two procedures have the same id if their refined labels agree, which for the few calls of a
 //! procedure means that they are the same.
 
+use std::collections::BTreeMap;
+
 use crate::digest::{DigestWriter, Digestible};
+use crate::event::DeclaredStructure;
+use crate::graph::edge::EdgeKind;
 use crate::hash::{fnv1a, mix};
-use crate::id::{Callee, CapabilityId};
+use crate::id::{Callee, CapabilityId, StepId};
 
 /// Rounds of refinement, at most; data flow further away than this does not distinguish calls.
 const ROUNDS_MAX: usize = 8;
@@ -44,6 +48,12 @@ impl Structure {
         labelled.sort_unstable();
         labelled.dedup();
         (structure.identity(&ordered_labels, &labelled), structure)
+    }
+
+    /// The id and the canonical form of a declared structure.
+    pub fn declared(declared: &DeclaredStructure) -> (CapabilityId, Self) {
+        let calls: Vec<&Callee> = declared.nodes.iter().map(|node| &node.callee).collect();
+        Self::canonical(&calls, &declared_flow(declared))
     }
 
     /// The digest over calls, labels and flow. Labels replace positions, since the order of calls with equal labels is arbitrary.
@@ -108,6 +118,17 @@ impl Digestible for Structure {
             writer.u32(from.into()).u32(to.into());
         }
     }
+}
+
+/// The data flow of a declared structure, between the positions of its nodes.
+pub fn declared_flow(declared: &DeclaredStructure) -> Vec<(usize, usize)> {
+    let mut positions: BTreeMap<&StepId, usize> = BTreeMap::new();
+    for (at, node) in declared.nodes.iter().enumerate() {
+        positions.entry(&node.id).or_insert(at);
+    }
+    let position = |id: &StepId| positions.get(id).copied();
+    let provides = declared.edges.iter().filter(|edge| edge.kind == EdgeKind::Provides);
+    provides.filter_map(|edge| position(&edge.from).zip(position(&edge.to))).collect()
 }
 
 fn refined_labels(calls: &[&Callee], flow: &[(usize, usize)]) -> Vec<u64> {

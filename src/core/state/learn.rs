@@ -27,9 +27,11 @@ impl State {
         }
         self.transitions.observe(&calls, trace.success, !trace.abandoned);
         self.predictor.scores.discard_open(&trace.execution);
+        let program = trace.code.as_deref().and_then(|code| self.capabilities.with_program(code));
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
-            let id = self.capabilities.identify(&calls, &callees, &flow);
+            // A program may leave calls out and repeat them; its run counts for the program, whatever it called.
+            let id = program.unwrap_or_else(|| self.capabilities.identify(&calls, &callees, &flow));
             let structure = || Structure::canonical(&callees, &flow).1;
             if let Some(capability) = self.capabilities.observe_run(id, structure, &calls, trace, seq) {
                 self.text_changed(None, self.capabilities.get(id).and_then(Capability::text));
@@ -38,6 +40,9 @@ impl State {
             self.remember(trace, &calls, id, seq);
             self.predictor.lessons.count_trace();
             apply_due_lessons(self);
+        } else if let Some(id) = program {
+            // It called nothing but capabilities, which are executions of their own.
+            self.capabilities.observe_run(id, Structure::default, &calls, trace, seq);
         }
         notices
     }

@@ -159,10 +159,14 @@ impl ResponseError for ApiError {
 
 fn run_status(error: &RunError) -> StatusCode {
     match error {
-        RunError::Workflow(_) | RunError::Capability(_) | RunError::Tool { .. } => StatusCode::BAD_REQUEST,
+        RunError::Workflow(_)
+        | RunError::Capability(_)
+        | RunError::Code(_)
+        | RunError::MissingArguments(_)
+        | RunError::Tool { .. } => StatusCode::BAD_REQUEST,
         RunError::UnknownRun(_) | RunError::UnknownToken | RunError::NoResult(..) => StatusCode::NOT_FOUND,
         RunError::UnderWay(_) | RunError::NotResumable(_) | RunError::Elsewhere(_) => StatusCode::CONFLICT,
-        RunError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
+        RunError::TooManyRuns { .. } | RunError::TooManyPrograms { .. } => StatusCode::TOO_MANY_REQUESTS,
         RunError::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -11,9 +11,9 @@ use super::Gateway;
 use super::error::ApiError;
 use super::stream::{HEARTBEAT, OpenStream};
 use crate::core::id::{ExecutionId, StepId};
-use crate::core::workflow::{Workflow, capability};
+use crate::core::workflow::Workflow;
 use crate::execute::dto::RunDto;
-use crate::execute::{RunError, RunOptions, RunState, Runner};
+use crate::execute::{Program, RunError, RunOptions, RunState, Runner, Work};
 
 /// Largest result that is part of an answer, in bytes of JSON; a larger one is fetched in pieces.
 const RESULT_BYTES_MAX: usize = 256 << 10;
@@ -26,9 +26,11 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 pub(super) struct ExecuteBody {
     /// The tasks, as an object with the member `tasks`.
     workflow: Option<Value>,
+    /// Instead of a workflow: a program in TypeScript.
+    code: Option<String>,
     /// Instead of a workflow: a capability by name or id.
     capability: Option<String>,
-    /// The arguments of the capability.
+    /// The arguments of the program or capability.
     #[serde(default)]
     arguments: Map<String, Value>,
     intent: Option<String>,
@@ -54,30 +56,30 @@ pub(super) async fn start(
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
     let body = body.into_inner();
-    let workflow = workflow(&body, &gateway)?;
+    let work = work(&body, &gateway)?;
     let options = RunOptions {
         intent: body.intent.or(body.capability),
         session: parsed("session", body.session)?,
         agent: body.agent,
         approved: body.approved,
         reuse: parsed("reuse", body.reuse)?,
+        within: None,
     };
-    let run = gateway.runner.start(workflow, options)?;
+    let run = gateway.runner.start(work, options)?;
     answer(&request, &gateway, run, body.wait).await
 }
 
-fn workflow(body: &ExecuteBody, gateway: &Gateway) -> Result<Workflow, ApiError> {
-    match (&body.workflow, &body.capability) {
-        (Some(workflow), None) => {
-            Ok(Workflow::from_json(workflow, gateway.publisher.limits().steps_max).map_err(RunError::from)?)
+fn work(body: &ExecuteBody, gateway: &Gateway) -> Result<Work, ApiError> {
+    match (&body.workflow, &body.code, &body.capability) {
+        (Some(workflow), None, None) => {
+            let limit = gateway.publisher.limits().steps_max;
+            Ok(Workflow::from_json(workflow, limit).map_err(RunError::from)?.into())
         }
-        (None, Some(name)) => {
-            let view = gateway.views.current();
-            let found = capability::find(&view, name).map_err(RunError::from)?;
-            Ok(capability::workflow(&view, found, &body.arguments).map_err(RunError::from)?)
-        }
+        (None, Some(code), None) => Ok(Program::read(code.clone(), body.arguments.clone())?.into()),
+        (None, None, Some(name)) => Ok(Work::capability(&gateway.views.current(), name, &body.arguments)?),
         _ => {
-            Err(ApiError::BadRequest { field: "workflow", problem: "give a workflow or a capability, one of them".to_owned() })
+            let problem = "give a workflow, code or a capability, one of them".to_owned();
+            Err(ApiError::BadRequest { field: "workflow", problem })
         }
     }
 }

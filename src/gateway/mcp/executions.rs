@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::calls::parsed;
 use super::{Caller, Mcp};
 use crate::core::id::{ExecutionId, StepId};
-use crate::core::workflow::{Workflow, capability};
+use crate::core::workflow::Workflow;
 use crate::execute::dto::RunDto;
-use crate::execute::{RunError, RunOptions, RunState, RunStatus};
+use crate::execute::{Program, RunError, RunOptions, RunState, RunStatus, Work};
 
 /// How long a call waits for its run. Clients give up after a minute; a run goes on and is asked for again with `pml_continue`.
 const RUN_WAIT: Duration = Duration::from_secs(45);
@@ -22,6 +22,7 @@ const RUN_WAIT: Duration = Duration::from_secs(45);
 #[serde(deny_unknown_fields)]
 struct ExecuteArguments {
     tasks: Option<Value>,
+    code: Option<String>,
     capability: Option<String>,
     #[serde(default)]
     arguments: JsonObject,
@@ -46,16 +47,16 @@ struct ContinueArguments {
 impl Mcp {
     pub(super) async fn execute(&self, caller: &Caller, arguments: JsonObject) -> Result<Value, String> {
         let request: ExecuteArguments = parsed(arguments)?;
-        let workflow = match (request.tasks, &request.capability) {
-            (Some(tasks), None) => {
-                Workflow::from_json(&json!({ "tasks": tasks }), self.parts().limits.steps_max).map_err(told)?
+        let work: Work = match (request.tasks, request.code, &request.capability) {
+            (Some(tasks), None, None) => {
+                let limit = self.parts().limits.steps_max;
+                Workflow::from_json(&json!({ "tasks": tasks }), limit).map_err(told)?.into()
             }
-            (None, Some(name)) => {
-                let state = self.parts().views.current();
-                let found = capability::find(&state, name).map_err(told)?;
-                capability::workflow(&state, found, &request.arguments).map_err(told)?
+            (None, Some(code), None) => Program::read(code, request.arguments).map_err(told)?.into(),
+            (None, None, Some(name)) => {
+                Work::capability(&self.parts().views.current(), name, &request.arguments).map_err(told)?
             }
-            _ => return Err("tasks: give tasks, or a capability with its arguments".to_owned()),
+            _ => return Err("tasks: give tasks, or code, or a capability with its arguments".to_owned()),
         };
         let options = RunOptions {
             intent: request.intent,
@@ -63,7 +64,7 @@ impl Mcp {
             agent: caller.agent.clone(),
             ..RunOptions::default()
         };
-        let run = self.parts().runner.start(workflow, options).map_err(told)?;
+        let run = self.parts().runner.start(work, options).map_err(told)?;
         self.awaited(&run).await
     }
 
@@ -111,7 +112,9 @@ impl Mcp {
 
     /// A run as JSON. The results share the length of an answer.
     fn described_run(&self, status: &Arc<RunStatus>) -> Value {
-        let share = self.settings().answer_bytes_max / status.tasks.len().max(1);
+        // A program answers with its result and its console, a workflow with the results of its tasks.
+        let shares = if status.program.is_some() { 2 } else { status.tasks.len().max(1) };
+        let share = self.settings().answer_bytes_max / shares;
         let mut answer = json!(RunDto::new(status, &self.parts().runner, share));
         // The token is for the caller; its name would make it a secret.
         let token = answer["token"].take();

@@ -62,7 +62,7 @@ impl OwnTool {
             Self::SearchCapabilities => "Find procedures (deprecated)",
             Self::Predict => "Predict the next call",
             Self::Suggest => "Suggest a plan",
-            Self::Execute => "Run a workflow",
+            Self::Execute => "Run a workflow or code",
             Self::Continue => "Continue a run or an answer",
             Self::Feedback => "Give feedback",
         }
@@ -89,8 +89,8 @@ impl OwnTool {
             }
             Self::Execute => format!(
                 "Run calls of tools. {behind} Give `tasks` (each with id, tool, arguments; independent ones run in parallel; a \
-                 string argument $OUTPUT[id].path takes a value from the result of another task), or a learnt `capability` with \
-                 `arguments`. Destructive calls need approval: the answer then has the status approval_required and \
+                 string argument $OUTPUT[id].path takes a value from the result of another task), `code` in TypeScript that calls \
+                 await tools.server.name({{...}}) and returns its result, or a learnt `capability` with `arguments`. Destructive calls need approval: the answer then has the status approval_required and \
                  a token for pml_continue."
             ),
             Self::Continue => {

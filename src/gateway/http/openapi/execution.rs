@@ -53,14 +53,15 @@ fn start(wait: &Value) -> Value {
     });
     let properties = json!({
         "workflow": {"type": "object", "properties": {"tasks": {"type": "array", "items": task}}, "required": ["tasks"]},
+        "code": {"type": "string", "description": "Instead of a workflow: a program in TypeScript (docs/code.md)."},
         "capability": {"type": "string", "description": "Instead of a workflow: a capability by name or id."},
-        "arguments": {"type": "object", "description": "Of the capability."},
+        "arguments": {"type": "object", "description": "Of the capability or program."},
         "intent": {"type": "string"}, "session": {"type": "string"}, "agent": {"type": "string"},
         "approved": {"type": "boolean", "default": false, "description": "Approve all calls beforehand."},
         "reuse": {"type": "string", "description": "An earlier run whose finished tasks are taken over."},
         "wait": wait,
     });
-    followed(ask("Run a workflow, or a capability, on the MCP servers", &properties, &[]))
+    followed(ask("Run a workflow, a program or a capability on the MCP servers", &properties, &[]))
 }
 
 /// An operation that answers with a run, or with its progress as server-sent events.

@@ -90,8 +90,9 @@ fn execute() -> Value {
     json!({
         "tasks": {"type": "array", "items": task},
         "intent": text("What it is for, in plain words"),
+        "code": text("Body of an async function with the names tools, capabilities and args"),
         "capability": text("Name or id of a learnt procedure"),
-        "arguments": {"type": "object", "description": "Arguments of the capability"},
+        "arguments": {"type": "object", "description": "Arguments of the capability or code"},
     })
 }
 

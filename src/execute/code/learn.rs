@@ -1,0 +1,103 @@
+//! What a run of a program teaches: a capability with its program and its parameters.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::program::Program;
+use crate::code::parameters::{self, Learnt, Ran};
+use crate::core::capability::Structure;
+use crate::core::event::{CapabilityDeclared, DeclaredStructure, Json};
+use crate::core::id::CapabilityId;
+use crate::core::redact::Redactor;
+use crate::core::state::State;
+use crate::execute::Shared;
+use crate::execute::run::Run;
+
+/// Programs that this process has learnt and that the newest view does not have yet.
+pub(in crate::execute) type NewPrograms = Mutex<BTreeMap<CapabilityId, Learnt>>;
+
+/// What a successful run teaches.
+pub(super) struct Lesson {
+    pub(super) capability: CapabilityId,
+    /// The program as the capability has it from now on.
+    pub(super) code: String,
+    /// The declaration, if something is new.
+    pub(super) declared: Option<CapabilityDeclared>,
+}
+
+/// What a successful run teaches; `None` if the program has parts that only a run can tell: then its trace is learnt like any other.
+pub(super) fn learn(shared: &Shared, run: &Run, program: &Program) -> Option<Lesson> {
+    let view = shared.parts.views.current();
+    let structure = program.declared(&view)?;
+    let (id, canonical) = Structure::declared(&structure);
+    // Held until the end, so that what two runs teach at the same time is joined.
+    let mut new = shared.programs.lock();
+    new.retain(|id, learnt| view.capabilities.get(*id).is_none_or(|known| known.code.as_ref() != Some(&learnt.code)));
+    let known = new.get(&id).cloned().or_else(|| known(&view, id));
+    let is_secret = |path: &str, value: &Value| is_secret(path, value);
+    let ran = Ran { source: &program.source, reading: &program.reading, arguments: &program.arguments, is_secret: &is_secret };
+    let learnt = match &known {
+        Some(known) => joined(known, ran),
+        None => parameters::first(ran),
+    };
+    let declared = (known.as_ref() != Some(&learnt)).then(|| {
+        new.insert(id, learnt.clone());
+        declaration(&view, id, structure, &canonical, &learnt, &run.intent)
+    });
+    Some(Lesson { capability: id, code: learnt.code, declared })
+}
+
+/// The program that a capability has, for a run that failed.
+pub(super) fn known_code(shared: &Shared, program: &Program) -> Option<String> {
+    let view = shared.parts.views.current();
+    let (id, _) = Structure::declared(&program.declared(&view)?);
+    let new = shared.programs.lock().get(&id).map(|learnt| learnt.code.clone());
+    new.or_else(|| known(&view, id).map(|known| known.code))
+}
+
+/// The program and the parameters of a capability in the state, if it can be run.
+fn known(state: &State, id: CapabilityId) -> Option<Learnt> {
+    let capability = state.capabilities.get(id)?;
+    let code = capability.code.clone()?;
+    let program = Program::read(code.clone(), serde_json::Map::new()).ok()?;
+    if Structure::declared(&program.declared(state)?).0 != id {
+        return None;
+    }
+    let schema = capability.parameters_schema.as_ref().and_then(|json| serde_json::from_str(json.as_str()).ok());
+    Some(Learnt { code, schema: schema.unwrap_or_else(|| json!({})) })
+}
+
+/// What is known after the run. Another order of the same calls teaches nothing about the literals.
+fn joined(known: &Learnt, ran: Ran<'_>) -> Learnt {
+    let reading = crate::code::read(&known.code);
+    let joined = reading.ok().and_then(|reading| parameters::join(known, &reading, ran).ok());
+    joined.unwrap_or_else(|| known.clone())
+}
+
+fn declaration(
+    state: &State,
+    id: CapabilityId,
+    structure: DeclaredStructure,
+    canonical: &Structure,
+    learnt: &Learnt,
+    intent: &str,
+) -> CapabilityDeclared {
+    let known = state.capabilities.get(id);
+    let told = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
+    CapabilityDeclared {
+        name: told(known.map(|known| &known.name)).unwrap_or_else(|| canonical.summary()),
+        description: told(known.map(|known| &known.description)).unwrap_or_else(|| intent.to_owned()),
+        structure,
+        code: Some(learnt.code.clone()),
+        parameters_schema: Some(Json::from_valid(learnt.schema.to_string())),
+    }
+}
+
+/// Whether the log would not keep this value of an argument.
+fn is_secret(path: &str, value: &Value) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let member = json!({ name: value });
+    Redactor::builtin().json(&Json::from_valid(member.to_string()), usize::MAX).is_some()
+}

@@ -1,0 +1,62 @@
+//! What a run executes: a workflow, or a program.
+
+use serde_json::{Map, Value};
+
+use super::RunError;
+use super::code::Program;
+use super::run::Run;
+use crate::core::capability::Capability;
+use crate::core::state::State;
+use crate::core::workflow::{Workflow, capability};
+
+/// What a run executes.
+#[derive(Clone, Debug)]
+pub enum Work {
+    Workflow(Workflow),
+    Program(Box<Program>),
+}
+
+impl From<Workflow> for Work {
+    fn from(workflow: Workflow) -> Self {
+        Self::Workflow(workflow)
+    }
+}
+
+impl From<Program> for Work {
+    fn from(program: Program) -> Self {
+        Self::Program(Box::new(program))
+    }
+}
+
+impl Work {
+    /// What runs the capability with this name or id: its program, or else the workflow of its structure.
+    pub fn capability(state: &State, name: &str, arguments: &Map<String, Value>) -> Result<Self, RunError> {
+        Self::found(state, capability::find(state, name)?, arguments)
+    }
+
+    pub(super) fn found(state: &State, found: &Capability, arguments: &Map<String, Value>) -> Result<Self, RunError> {
+        match Program::of_capability(state, found, arguments)? {
+            Some(program) => Ok(program.into()),
+            None => Ok(capability::workflow(state, found, arguments)?.into()),
+        }
+    }
+
+    /// Whether the run executes the same.
+    pub(super) fn is_that_of(&self, run: &Run) -> bool {
+        match (self, &run.program) {
+            (Self::Program(own), Some(other)) => **own == *other.program,
+            (Self::Workflow(own), None) => *own == run.workflow,
+            _ => false,
+        }
+    }
+}
+
+impl Run {
+    /// What it executes.
+    pub(super) fn work(&self) -> Work {
+        match &self.program {
+            Some(own) => Program::clone(&own.program).into(),
+            None => self.workflow.clone().into(),
+        }
+    }
+}
