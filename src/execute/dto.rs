@@ -1,12 +1,14 @@
 //! A run as JSON: the same document over HTTP, MCP, NATS and the command line.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{RunState, RunStatus, Runner, TaskState, TaskStatus};
 
 /// A run with the results of its tasks, as far as they are small.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
 pub struct RunDto {
     run: String,
     /// running, `approval_required`, succeeded, failed, aborted or interrupted.
@@ -21,7 +23,8 @@ pub struct RunDto {
     tasks: Vec<TaskDto>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunTask")]
 struct TaskDto {
     id: String,
     tool: String,
@@ -41,7 +44,8 @@ struct TaskDto {
     result_bytes: Option<usize>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TaskError")]
 struct ErrorDto {
     kind: String,
     message: String,

@@ -1,5 +1,6 @@
 //! The shapes of tools, capabilities and edges in answers. Conversions from the domain stand here and nowhere else.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -10,17 +11,20 @@ use crate::core::graph::{EdgeKey, Node};
 use crate::core::state::State;
 use crate::core::tool::Tool;
 
-#[derive(Serialize)]
-pub(super) struct ToolDto<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tool")]
+pub(crate) struct ToolDto<'a> {
     tool: &'a str,
     server: &'a str,
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     input_schema: Option<&'a RawValue>,
     /// Of its server, or inferred from what it answered.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     output_schema: Option<&'a RawValue>,
     /// Called before it was registered.
     stub: bool,
@@ -37,14 +41,17 @@ pub(super) struct ToolDto<'a> {
     last_used: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Quarantine")]
 struct QuarantineDto<'a> {
     /// What an approval names.
     definition: String,
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     input_schema: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     output_schema: Option<&'a RawValue>,
 }
 
@@ -85,9 +92,12 @@ fn raw(json: Option<&Json>) -> Option<&RawValue> {
     json.map(|json| serde_json::from_str(json.as_str()).expect("Json holds valid JSON"))
 }
 
-#[derive(Serialize)]
-pub(super) struct CapabilityDto<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Capability")]
+pub(crate) struct CapabilityDto<'a> {
     capability: String,
+    /// The readable name, which is accepted wherever the id is.
+    handle: &'a str,
     name: &'a str,
     description: &'a str,
     status: &'static str,
@@ -102,6 +112,7 @@ pub(super) struct CapabilityDto<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     parameters_schema: Option<&'a RawValue>,
     first_seq: u64,
     last_seq: u64,
@@ -111,6 +122,7 @@ impl<'a> CapabilityDto<'a> {
     pub(super) fn new(capability: &'a Capability, state: &State) -> Self {
         Self {
             capability: capability.id.to_string(),
+            handle: &capability.handle,
             name: &capability.name,
             description: &capability.description,
             status: capability.status.name(),
@@ -129,10 +141,11 @@ impl<'a> CapabilityDto<'a> {
     }
 }
 
-#[derive(Serialize)]
-pub(super) struct EdgeDto {
-    from: String,
-    to: String,
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Edge")]
+pub(crate) struct EdgeDto {
+    pub(super) from: String,
+    pub(super) to: String,
     kind: &'static str,
     source: &'static str,
     pub(super) weight: f64,
