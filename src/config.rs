@@ -1,6 +1,7 @@
 //! Configuration: one struct per component, defaults from `config/pml.toml` (compiled in), overridden by a file and by the environment.
 //! No other module reads settings.
 
+mod http;
 mod layers;
 mod mcp;
 mod upstream;
@@ -16,6 +17,7 @@ use toml::{Table, Value};
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
+pub use http::{ApiKey, Http, Scope};
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
 pub use upstream::{Approval, Environment, Execute, Upstream};
@@ -51,6 +53,7 @@ pub enum ConfigError {
 pub struct Config {
     pub workspace: String,
     pub data_dir: PathBuf,
+    pub default_server: String,
     pub http: Http,
     pub mcp: Mcp,
     pub limits: LimitKeys,
@@ -71,51 +74,6 @@ pub struct Config {
     pub nats: Nats,
 }
 
-/// Settings of the HTTP server.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Http {
-    pub listen: SocketAddr,
-    pub workers: usize,
-    pub body_bytes_max: usize,
-    pub body_timeout_ms: u64,
-    pub batch_events_max: usize,
-    pub streams_max: usize,
-    pub keys: Vec<ApiKey>,
-}
-
-/// An API key of the HTTP server, by its hash.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiKey {
-    pub name: String,
-    /// Hexadecimal BLAKE3 of the key.
-    pub hash: String,
-    pub scopes: Vec<Scope>,
-}
-
-/// A permission of an API key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    Publish,
-    Query,
-    /// Calls tools of upstream servers and runs workflows.
-    Execute,
-    Admin,
-}
-
-impl Scope {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Query => "query",
-            Self::Execute => "execute",
-            Self::Admin => "admin",
-        }
-    }
-}
-
 /// Limits of published events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,8 +88,9 @@ pub struct LimitKeys {
 }
 
 impl From<&Config> for Limits {
-    fn from(Config { limits: keys, redact, .. }: &Config) -> Self {
+    fn from(Config { limits: keys, redact, default_server, .. }: &Config) -> Self {
         Self {
+            default_server: Some(default_server.clone()).filter(|name| !name.is_empty()),
             redactor: Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read"),
             intent_bytes_max: keys.intent_bytes_max,
             text_bytes_max: keys.text_bytes_max,
