@@ -58,7 +58,7 @@ fn history() -> Vec<Record> {
         let number = records.len() as u64 + 1;
         let time = NOON.plus_millis(number);
         let id = RecordId::from_parts(time, number.into());
-        let fact = Arc::new(NewRecord { id, time, source: "urn:bench".into(), causation: None, event });
+        let fact = Arc::new(NewRecord { id, time, source: "urn:bench".into(), causation: None, envelope: None, event });
         records.push(Record { seq: Seq(number), recorded_at: time, fact: Arc::clone(&fact) });
         fact
     };
@@ -156,7 +156,7 @@ fn wide(limits: &Limits) -> (Vec<Arc<NewRecord>>, Executions) {
     let facts = (1..).zip(events.chain([Event::ExecutionFinished(finished)])).map(|(number, event)| {
         let time = NOON.plus_millis(number);
         let id = RecordId::from_parts(time, number.into());
-        Arc::new(NewRecord { id, time, source: "urn:bench".into(), causation: None, event })
+        Arc::new(NewRecord { id, time, source: "urn:bench".into(), causation: None, envelope: None, event })
     });
     admitted(facts, limits)
 }
@@ -186,7 +186,7 @@ fn wide_execution(criterion: &mut Criterion) {
         let time = NOON.plus_millis(10_000);
         let id = RecordId::from_parts(time, 0);
         let event = Event::TraceCompleted(open.complete(&execution, false));
-        let trace = NewRecord { id, time, source: "urn:bench".into(), causation: None, event };
+        let trace = NewRecord { id, time, source: "urn:bench".into(), causation: None, envelope: None, event };
         let trace = Record { seq: Seq(1), recorded_at: time, fact: Arc::new(trace) };
         group.bench_function(format!("{name}/learn"), |bench| {
             bench.iter_with_large_drop(|| {

@@ -78,7 +78,11 @@ struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 some events were refused, \
-4 the server cannot be reached, 5 the log or a snapshot is damaged";
+4 the server cannot be reached, 5 the log or a snapshot is damaged
+
+Environment: PML_LOG sets what is logged to standard error (error, warn, info, debug, or pml=debug,actix_server=info and the like; \
+debug logs every request); NO_COLOR turns colours off; PML_CONFIG, PML_URL, PML_KEY, PML_NATS stand for the options of these names; \
+PML__SECTION__KEY sets a key of the configuration";
 
 #[derive(Subcommand)]
 enum Command {

@@ -2,6 +2,7 @@
 //! No other module reads settings.
 
 mod code;
+mod http;
 mod layers;
 mod mcp;
 mod upstream;
@@ -18,6 +19,7 @@ use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
 pub use code::Code;
+pub use http::{ApiKey, Http, Scope};
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
 pub use upstream::{Approval, Environment, Execute, Upstream};
@@ -53,6 +55,7 @@ pub enum ConfigError {
 pub struct Config {
     pub workspace: String,
     pub data_dir: PathBuf,
+    pub default_server: String,
     pub http: Http,
     pub mcp: Mcp,
     pub limits: Limits,
@@ -74,55 +77,11 @@ pub struct Config {
     pub nats: Nats,
 }
 
-/// Settings of the HTTP server.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Http {
-    pub listen: SocketAddr,
-    pub workers: usize,
-    pub body_bytes_max: usize,
-    pub body_timeout_ms: u64,
-    pub batch_events_max: usize,
-    pub streams_max: usize,
-    pub keys: Vec<ApiKey>,
-}
-
-/// An API key of the HTTP server, by its hash.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiKey {
-    pub name: String,
-    /// Hexadecimal BLAKE3 of the key.
-    pub hash: String,
-    pub scopes: Vec<Scope>,
-}
-
-/// A permission of an API key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    Publish,
-    Query,
-    /// Calls tools of upstream servers and runs workflows.
-    Execute,
-    Admin,
-}
-
-impl Scope {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Query => "query",
-            Self::Execute => "execute",
-            Self::Admin => "admin",
-        }
-    }
-}
-
 impl From<&Config> for Limits {
-    fn from(Config { limits, redact, .. }: &Config) -> Self {
+    fn from(Config { limits, redact, default_server, .. }: &Config) -> Self {
         let redactor = Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read");
-        Self { redactor, ..limits.clone() }
+        let default_server = Some(default_server.clone()).filter(|name| !name.is_empty());
+        Self { default_server, redactor, ..limits.clone() }
     }
 }
 

@@ -139,7 +139,7 @@ fn checked_lines<L: for<'a> Deserialize<'a>, T>(
 /// Ids are derived from the content, not from the time of the import, so that importing twice adds nothing.
 fn record(parts: &[&str], time: Timestamp, event: Event) -> NewRecord {
     let id = RecordId::derived(Timestamp::from_micros(0), parts);
-    NewRecord { id, time, source: "pml/import".into(), causation: None, event }
+    NewRecord { id, time, source: "pml/import".into(), causation: None, envelope: None, event }
 }
 
 impl ToolLine {

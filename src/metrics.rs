@@ -10,7 +10,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
 
 use crate::core::predict::score::WINDOWS;
 use crate::core::state::State;
@@ -26,6 +27,22 @@ pub(crate) struct ByKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByReason {
     pub(crate) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByRoute {
+    pub(crate) method: String,
+    /// The pattern of the path, so that ids make no series of their own.
+    pub(crate) route: String,
+    /// `2xx`, `4xx` and so on.
+    pub(crate) status: String,
+}
+
+/// Request durations by route, from half a millisecond to 16 s.
+type RequestHistograms = Family<ByRoute, Histogram, fn() -> Histogram>;
+
+fn request_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_5, 2.0, 16))
 }
 
 /// The number of most recent scored predictions that a gauge covers.
@@ -48,7 +65,9 @@ pub struct Metrics {
     pub(crate) duplicate: Counter,
     pub(crate) refused: Family<ByReason, Counter>,
     pub(crate) put_off: Counter,
+    pub(crate) ignored_members: Counter,
     pub(crate) busy: Counter,
+    pub(crate) requests: RequestHistograms,
     pub(crate) restarts: Family<ByActor, Counter>,
     pub(crate) streams: Gauge,
     pub(crate) predictions_served: Counter,
@@ -64,6 +83,7 @@ pub struct Metrics {
     foreign: Gauge<u64, AtomicU64>,
     applied: Gauge<u64, AtomicU64>,
     tools: Gauge<u64, AtomicU64>,
+    unregistered: Gauge<u64, AtomicU64>,
     capabilities: Gauge<u64, AtomicU64>,
     edges: Gauge<u64, AtomicU64>,
     open_executions: Gauge<u64, AtomicU64>,
@@ -78,7 +98,9 @@ impl Metrics {
             duplicate: Counter::default(),
             refused: Family::default(),
             put_off: Counter::default(),
+            ignored_members: Counter::default(),
             busy: Counter::default(),
+            requests: RequestHistograms::new_with_constructor(request_histogram),
             restarts: Family::default(),
             streams: Gauge::default(),
             predictions_served: Counter::default(),
@@ -94,6 +116,7 @@ impl Metrics {
             foreign: Gauge::default(),
             applied: Gauge::default(),
             tools: Gauge::default(),
+            unregistered: Gauge::default(),
             capabilities: Gauge::default(),
             edges: Gauge::default(),
             open_executions: Gauge::default(),
@@ -108,7 +131,18 @@ impl Metrics {
             "Events left on the work queue for a while, no room for their execution",
             metrics.put_off.clone(),
         );
+        registry.register(
+            "event_members_ignored",
+            "Members of events that their kind does not have, and trace contexts that are none",
+            metrics.ignored_members.clone(),
+        );
         registry.register("requests_busy", "Requests answered with back-pressure", metrics.busy.clone());
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time until an answer begins",
+            Unit::Seconds,
+            metrics.requests.clone(),
+        );
         registry.register("actor_restarts", "Actors rebuilt from the log after a failure", metrics.restarts.clone());
         registry.register("event_streams", "Streamed answers under way", metrics.streams.clone());
         registry.register("predictions_served", "Predictions pushed to subscribers", metrics.predictions_served.clone());
@@ -135,7 +169,8 @@ impl Metrics {
         );
         registry.register("log_foreign_messages", "Messages of others found in the log and skipped", metrics.foreign.clone());
         registry.register("applied_seq", "Last record folded into the view", metrics.applied.clone());
-        registry.register("tools", "Tools known, stubs included", metrics.tools.clone());
+        registry.register("tools", "Tools registered", metrics.tools.clone());
+        registry.register("tools_unregistered", "Tools called and never registered", metrics.unregistered.clone());
         registry.register("capabilities", "Capabilities known", metrics.capabilities.clone());
         registry.register("edges", "Typed edges of the tool graph", metrics.edges.clone());
         registry.register("open_executions", "Executions under way", metrics.open_executions.clone());
@@ -148,7 +183,9 @@ impl Metrics {
         self.render_scores(view);
         self.foreign.set(foreign.count);
         self.applied.set(view.applied().0);
-        self.tools.set(view.tools.len() as u64);
+        let registered = view.tools.registered();
+        self.tools.set(registered as u64);
+        self.unregistered.set((view.tools.len() - registered) as u64);
         self.capabilities.set(view.capabilities.len() as u64);
         self.edges.set(view.graph.edge_count() as u64);
         self.open_executions.set(view.executions.len() as u64);

@@ -1,5 +1,5 @@
-//! The connection to NATS and the parts that several adapters share: the streams of a workspace (`streams`), leases (`lease`) and sending
-//! to the work queue (`queue`). The log on NATS is `log::jetstream`, the bus `bus::nats`, the gateway `gateway::nats`.
+//! The connection to NATS and the parts that several adapters share: the streams of a workspace (`streams`), leases (`lease`), which
+//! processes run (`presence`) and sending to the work queue (`queue`). The log on NATS is `log::jetstream`, the bus `bus::nats`, the gateway `gateway::nats`.
 //!
 //! The client runs on threads of its own. An actix arbiter is one thread: a client there would stop whenever that arbiter is busy, and
 //! end with it.
@@ -7,6 +7,7 @@
 mod connect;
 mod error;
 mod lease;
+mod presence;
 mod queue;
 mod streams;
 
@@ -20,6 +21,7 @@ use crate::config;
 use crate::subject::Subjects;
 pub use error::NatsError;
 pub use lease::Lease;
+pub use presence::ProcessInfo;
 pub use queue::{Queued, Repeats};
 pub use streams::{Difference, StreamKind};
 

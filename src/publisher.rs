@@ -11,9 +11,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::config;
-use crate::core::event::{NewRecord, cloud};
+use crate::core::event::NewRecord;
+use crate::core::event::cloud::{self, Receipt, Received};
 use crate::core::id::Seq;
 use crate::core::intake::{self, Limits};
+use crate::core::redact;
 use crate::core::refusal::Refusal;
 use crate::core::time::Timestamp;
 use crate::lease::LeaseState;
@@ -22,6 +24,8 @@ use crate::metrics::Metrics;
 
 /// Longest wait of a request for the execution actor to start. The pauses between its restarts are at most half as long.
 const ACTOR_WAIT: Duration = Duration::from_secs(10);
+/// Longest path of an ignored member that is reported.
+const IGNORED_PATH_BYTES_MAX: usize = 128;
 /// Longest wait for the verdicts, in addition to `execution.reorder_wait_ms`. A log that takes longer is stuck.
 const VERDICT_WAIT: Duration = Duration::from_mins(1);
 
@@ -33,17 +37,25 @@ pub struct Incoming {
     pub content: Result<Arc<NewRecord>, Box<Refusal>>,
     /// The bytes as received, for a dead letter. Without them, a dead letter holds the event as structured JSON.
     pub original: Option<Bytes>,
+    /// Paths of what was ignored, with secrets redacted.
+    pub ignored: Vec<String>,
 }
 
 impl Incoming {
     /// Checks an event that a gateway has parsed, or failed to parse, from `original`.
-    pub(crate) fn received(parsed: Result<NewRecord, Refusal>, original: Bytes, limits: &Limits) -> Self {
-        let content = parsed.and_then(|mut fact| {
-            intake::check(&mut fact, limits)?;
-            Ok(Arc::new(fact))
+    pub(crate) fn received(parsed: Result<Received, Refusal>, original: Bytes, limits: &Limits) -> Self {
+        let mut ignored = Vec::new();
+        let content = parsed.and_then(|mut received| {
+            intake::check(&mut received.fact, limits)?;
+            ignored = received.ignored;
+            Ok(Arc::new(received.fact))
         });
+        for path in &mut ignored {
+            limits.redactor.clean(path);
+            redact::cut(path, IGNORED_PATH_BYTES_MAX);
+        }
         let content = content.map_err(|refusal| Box::new(refusal.redacted(&limits.redactor)));
-        Self { content, original: Some(original) }
+        Self { content, original: Some(original), ignored }
     }
 }
 
@@ -52,7 +64,7 @@ impl Incoming {
 pub enum Verdict {
     /// It is durable in the log.
     Accepted { seq: Seq },
-    /// The log held this id already.
+    /// The log held this event already: this id, with this content.
     Duplicate { seq: Seq },
     /// It is not in the log. It is kept as a dead letter, unless its sender sends it again.
     Refused(Box<Refusal>),
@@ -171,10 +183,11 @@ impl Publisher {
     /// Publishes events made in this process. When this returns, each is durable in the log or was refused.
     pub async fn publish(&self, facts: Vec<NewRecord>) -> Result<Vec<Verdict>, PublishError> {
         let check = |mut fact| match intake::check(&mut fact, &self.limits) {
-            Ok(()) => Incoming { content: Ok(Arc::new(fact)), original: None },
+            Ok(()) => Incoming { content: Ok(Arc::new(fact)), original: None, ignored: Vec::new() },
             Err(refusal) => {
                 let original = cloud::to_structured(&fact).to_string().into_bytes().into();
-                Incoming { content: Err(Box::new(refusal.redacted(&self.limits.redactor))), original: Some(original) }
+                let refusal = Box::new(refusal.redacted(&self.limits.redactor));
+                Incoming { content: Err(refusal), original: Some(original), ignored: Vec::new() }
             }
         };
         self.submit(facts.into_iter().map(check).collect(), "library").await
@@ -210,6 +223,7 @@ impl Publisher {
             self.metrics.busy.inc();
             return Err(PublishError::Busy);
         };
+        self.metrics.ignored_members.inc_by(items.iter().map(|item| item.ignored.len() as u64).sum());
         let mut address = self.address.clone();
         let present = timeout(self.actor_wait, address.wait_for(Option::is_some)).await.map_err(|_| PublishError::NotReady)?;
         let actor = present.map_err(|_| PublishError::Closed)?.clone().expect("waited for an address");
@@ -229,7 +243,7 @@ impl Publisher {
     ) -> Result<Vec<(u64, Verdict)>, RedriveError> {
         let numbers: Vec<u64> = letters.iter().map(|letter| letter.number).collect();
         let parse = |letter: DeadLetter| {
-            let parsed = cloud::from_structured(&letter.letter.bytes, now);
+            let parsed = cloud::receive_structured(&letter.letter.bytes, self.receipt(now));
             Incoming::received(parsed, letter.letter.bytes.into(), &self.limits)
         };
         let verdicts = self.submit(letters.into_iter().map(parse).collect(), "redrive").await?;
@@ -249,6 +263,11 @@ impl Publisher {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// How an event that arrived at `now` is completed.
+    pub fn receipt(&self, now: Timestamp) -> Receipt<'_> {
+        Receipt { now, default_server: self.limits.default_server.as_deref() }
     }
 }
 
@@ -279,7 +298,8 @@ mod tests {
         let mut publisher = Publisher::new(address, limits, LeaseState::always(), &config.execution, Arc::new(Metrics::new()));
         publisher.actor_wait = Duration::from_millis(1);
         let refusal = cloud::from_structured(b"{}", Timestamp::from_micros(0)).unwrap_err();
-        let item = Incoming { content: Err(Box::new(refusal)), original: Some(bytes::Bytes::from_static(b"{}")) };
+        let item =
+            Incoming { content: Err(Box::new(refusal)), original: Some(bytes::Bytes::from_static(b"{}")), ignored: Vec::new() };
         assert_eq!(publisher.submit(vec![item], "test").await, Err(PublishError::NotReady));
         assert_eq!(publisher.pending.bytes.load(Ordering::Relaxed), 0, "the reservation is released");
     }

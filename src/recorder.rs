@@ -149,5 +149,5 @@ impl Recorder {
 
 /// A fact made by this process.
 pub fn fact(id: RecordId, time: Timestamp, event: Event) -> NewRecord {
-    NewRecord { id, time, source: UPSTREAM_SOURCE.into(), causation: None, event }
+    NewRecord { id, time, source: UPSTREAM_SOURCE.into(), causation: None, envelope: None, event }
 }

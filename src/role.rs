@@ -39,6 +39,20 @@ impl Role {
         Self::Upstream,
     ];
 
+    /// What does not happen while no process has the role.
+    pub fn missing_means(self) -> &'static str {
+        match self {
+            Self::Execution => "events stay in the work queue, and HTTP answers publishing with 503",
+            Self::Trace => "executions are not closed, so nothing is learnt from them",
+            Self::GraphSync => "workflow templates are not recorded and notices are not published",
+            Self::Embedding => "new texts get no vectors, so they are found by words only",
+            Self::Prediction => "no predictions are published for live executions",
+            Self::Trainer => "no part of the model is trained",
+            Self::Query => "questions on pml.<ws>.q.* are not answered; HTTP answers them",
+            Self::Upstream => "MCP servers are not run and workflows are not executed",
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Execution => "execution",

@@ -108,6 +108,8 @@ pub struct Runtime {
     /// Set when an actor meets damage in the log.
     damaged: watch::Sender<Option<Arc<ActorFailure>>>,
     stop: watch::Sender<bool>,
+    /// Set when streamed answers have to end.
+    closing: watch::Sender<bool>,
     /// The threads of the actors, indexed by [`Thread`].
     arbiters: Vec<actix_rt::Arbiter>,
     /// One receiver per supervised actor; it resolves when the actor has ended for good.
@@ -174,7 +176,6 @@ impl Runtime {
         gateway::http::serve(Gateway {
             publisher: self.publisher.clone(),
             views: self.views.clone(),
-            measures: self.measures.clone(),
             asker: self.asker.clone(),
             log: Arc::clone(&self.log),
             dead: Arc::clone(&self.dead),
@@ -189,7 +190,13 @@ impl Runtime {
             clock: self.clock.clone(),
             takes_events: self.roles.contains(Role::Execution),
             settings: settings.clone(),
+            closing: self.closing.subscribe(),
         })
+    }
+
+    /// Ends the streamed answers, which have no end of their own, so that the HTTP server need not wait for them.
+    pub fn end_streams(&self) {
+        self.closing.send_replace(true);
     }
 
     /// Builds the runtime and starts its actors: first the fold, then, on a view that has caught up, the others.
@@ -267,6 +274,7 @@ impl Runtime {
             burst: Burst::new(),
             damaged: watch::Sender::new(None),
             stop: watch::Sender::new(false),
+            closing: watch::Sender::new(false),
             arbiters: Thread::ALL.map(|_| actix_rt::Arbiter::new()).into(),
             ended: Vec::new(),
         };

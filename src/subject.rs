@@ -246,6 +246,11 @@ impl Subjects {
         self.subject("lease", &format!("{}.{}", encoded_token(what), encoded_token(holder)))
     }
 
+    /// Where every process answers which roles it runs.
+    pub(crate) fn processes(&self) -> Subject {
+        self.subject("process", "list")
+    }
+
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }

@@ -104,6 +104,7 @@ pub(crate) fn template_record(template: TemplateLoaded, now: Timestamp) -> NewRe
         time: now,
         source: "pml/templates".into(),
         causation: None,
+        envelope: None,
         event: Event::TemplateLoaded(template),
     }
 }

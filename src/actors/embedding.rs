@@ -80,6 +80,7 @@ pub(crate) fn embedding_record(hash: TextHash, model: &str, vector: Vec<f32>, wa
         time: now,
         source: SOURCE.into(),
         causation: None,
+        envelope: None,
         event: Event::EmbeddingComputed(EmbeddingComputed { text_hash, model: model.to_owned(), vector }),
     }
 }

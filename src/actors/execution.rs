@@ -9,6 +9,7 @@
 mod admission;
 mod group;
 mod reorder;
+mod repeats;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
 use crate::failpoint;
-use crate::log::{AppendError, Appended, Condition, DeadLetters, SharedLog};
+use crate::log::{AppendError, Condition, DeadLetters, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
 use crate::publisher::{AddressSender, Publish, PublishError, Reservation, Verdict};
 use crate::views::Views;
@@ -243,7 +244,7 @@ impl Execution {
     fn decide(&mut self) -> Group {
         let events = self.queue.len().min(group::EVENTS_MAX);
         let now = self.parts.clock.uptime();
-        let mut group = Group::based_on(self.applied, now, events);
+        let mut group = Group::based_on(self.applied, self.parts.views.current(), now, events);
         let held = !self.reorder.is_empty();
         for _ in 0..events {
             // The queue is tried again with every batch of records, hence after every trace.
@@ -266,14 +267,20 @@ impl Execution {
     /// Answers the events of a written group, and holds back those that wait for others.
     fn answer_settled(&mut self, settled: Settled) {
         self.count(&settled);
-        for (item, Appended { seq, duplicate }) in settled.appended {
-            if duplicate {
-                self.admission.forget_duplicate(&item);
-            }
-            if duplicate && seq <= settled.based_on {
+        for (item, seq) in settled.appended {
+            self.answer(&item, Verdict::Accepted { seq });
+        }
+        for (item, verdict) in settled.not_taken {
+            self.admission.forget_duplicate(&item);
+            let is_stale = match &verdict {
+                Verdict::Duplicate { seq } => *seq <= settled.based_on,
+                Verdict::Refused(_) => true,
+                Verdict::Accepted { .. } => false,
+            };
+            if is_stale {
                 self.admission.discard_reopened(&item);
             }
-            self.answer(&item, if duplicate { Verdict::Duplicate { seq } } else { Verdict::Accepted { seq } });
+            self.answer(&item, verdict);
         }
         for (item, verdict) in settled.refused {
             self.answer(&item, verdict);
@@ -301,18 +308,15 @@ impl Execution {
     fn count(&self, settled: &Settled) {
         let metrics = &self.parts.metrics;
         let mut accepted: BTreeMap<Kind, u64> = BTreeMap::new();
-        for (item, appended) in &settled.appended {
-            match &item.content {
-                Ok(fact) if !appended.duplicate => *accepted.entry(fact.event.kind()).or_default() += 1,
-                _ => {
-                    metrics.duplicate.inc();
-                }
+        for (item, _) in &settled.appended {
+            if let Ok(fact) = &item.content {
+                *accepted.entry(fact.event.kind()).or_default() += 1;
             }
         }
         for (kind, count) in accepted {
             metrics.accepted.get_or_create(&ByKind { kind: kind.name() }).inc_by(count);
         }
-        for (item, verdict) in &settled.refused {
+        for (item, verdict) in settled.refused.iter().chain(&settled.not_taken) {
             match verdict {
                 Verdict::Refused(refusal) if item.is_put_off_by(refusal) => metrics.put_off.inc(),
                 Verdict::Refused(refusal) => metrics.refused.get_or_create(&ByReason { reason: refusal.reason() }).inc(),

@@ -262,7 +262,7 @@ mod tests {
         let record = |(seq, event)| {
             let time = Timestamp::from_micros(0);
             let id = RecordId::from_parts(time, u128::from(seq));
-            let fact = Arc::new(NewRecord { id, time, source: "test".into(), causation: None, event });
+            let fact = Arc::new(NewRecord { id, time, source: "test".into(), causation: None, envelope: None, event });
             Record { seq: Seq(seq), recorded_at: time, fact }
         };
         (1_u64..).zip(events).map(record).collect()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::core::rank::search::{FoundTools, ToolHit};
 use crate::core::state::State;
 
 /// The answer to `discover`: ranked tools and capabilities.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct DiscoverAnswer {
     results: Vec<ItemDto>,
     meta: MetaDto,
@@ -22,7 +23,8 @@ pub struct DiscoverAnswer {
     deprecated: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DiscoverMeta")]
 struct MetaDto {
     query: String,
     filter_type: &'static str,
@@ -38,10 +40,16 @@ struct MetaDto {
     based_on_seq: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DiscoverItem")]
 struct ItemDto {
     r#type: &'static str,
     id: String,
+    /// The readable name of a capability, which is accepted wherever its id is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
+    /// False for a tool that was called and never registered.
+    registered: bool,
     name: String,
     description: String,
     score: f64,
@@ -66,11 +74,15 @@ struct ItemDto {
     tools: Option<Vec<String>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DiscoverRelatedTool")]
 struct RelatedToolDto {
     tool_id: String,
     relation: &'static str,
+    /// The share of the calls of this tool that it came before or after: `times` of `of`.
     score: f64,
+    times: u64,
+    of: u64,
 }
 
 impl DiscoverAnswer {
@@ -112,6 +124,8 @@ impl ItemDto {
         let mut item = Self {
             r#type: "tool",
             id: String::new(),
+            handle: None,
+            registered: true,
             name: String::new(),
             description: String::new(),
             score: hit.score,
@@ -138,6 +152,7 @@ impl ItemDto {
         self.id = tool.id.to_string();
         self.server_id = Some(tool.id.server().to_owned());
         tool.id.name().clone_into(&mut self.name);
+        self.registered = !tool.is_stub();
         self.usage_count = tool.calls;
         if let Some(registration) = &tool.registration {
             self.description.clone_from(&registration.description);
@@ -150,6 +165,7 @@ impl ItemDto {
         let capability = state.capabilities.at(position);
         self.r#type = "capability";
         self.id = capability.id.to_string();
+        self.handle = Some(capability.handle.to_string());
         self.name.clone_from(&capability.name);
         self.description.clone_from(&capability.description);
         self.usage_count = capability.usage;
@@ -166,23 +182,24 @@ fn parsed(json: &Json) -> Value {
 
 fn related(state: &State, measures: &Measures, node: Node) -> Vec<RelatedToolDto> {
     let related = measures.related_tools(node, |node| is_offered(state, node));
-    let dto = related.into_iter().map(|related| RelatedToolDto {
-        tool_id: state.callee(related.tool).to_string(),
-        relation: related.relation.name(),
-        score: related.score,
+    let dto = related.into_iter().map(|related| {
+        let (times, of) = super::related::evidence(state, node, related.times);
+        let (tool_id, relation) = (state.callee(related.tool).to_string(), related.relation.name());
+        RelatedToolDto { tool_id, relation, score: super::related::share(times, of), times, of }
     });
     dto.collect()
 }
 
 /// The answer to the deprecated `search_tools`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct SearchToolsAnswer {
     tools: Vec<ToolDto>,
     meta: SearchMetaDto,
     deprecated: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SearchMeta")]
 struct SearchMetaDto {
     query: String,
     /// The weight of the text; the rest is the weight of the proximity to the tools in use.
@@ -192,7 +209,8 @@ struct SearchMetaDto {
     based_on_seq: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FoundTool")]
 struct ToolDto {
     tool_id: String,
     server_id: String,

@@ -2,6 +2,7 @@
 //! give the same answers.
 
 mod dto;
+mod trace;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,26 +11,38 @@ use serde_json::{Value, json};
 use super::AskError;
 use crate::core::event::Kind;
 use crate::core::state::{FOLD, State};
-pub(crate) use dto::AnnotationsDto;
-use dto::{CapabilityDto, EdgeDto, ToolDto};
+pub(crate) use dto::{AnnotationsDto, CapabilityDto, EdgeDto, ToolDto};
+pub(crate) use trace::{TraceDto, TraceQuery, trace};
 
 const PAGE_DEFAULT: usize = 100;
 pub(crate) const PAGE_MAX: usize = 1_000;
 const EDGES_MAX: usize = 100_000;
 
-/// A question that makes no sense, by the field that is wrong.
+/// A question without an answer, by the field that is to blame.
 pub(crate) struct Refused {
     pub(crate) field: &'static str,
     pub(crate) problem: String,
+    /// The question makes sense, and nothing is known about what it names.
+    pub(crate) is_unknown: bool,
+}
+
+impl Refused {
+    pub(crate) fn invalid(field: &'static str, problem: impl ToString) -> Self {
+        Self { field, problem: problem.to_string(), is_unknown: false }
+    }
+
+    pub(crate) fn unknown(field: &'static str, problem: impl ToString) -> Self {
+        Self { field, problem: problem.to_string(), is_unknown: true }
+    }
 }
 
 impl From<AskError> for Refused {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::Invalid { field, problem } => Self { field, problem },
+            AskError::Invalid { field, problem } => Self::invalid(field, problem),
             AskError::Embed(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "a question cannot be embedded");
-                Self { field: "intent", problem: "cannot be embedded".to_owned() }
+                Self::invalid("intent", "cannot be embedded")
             }
         }
     }
@@ -38,7 +51,7 @@ impl From<AskError> for Refused {
 /// A question asked as a JSON object, or as nothing.
 pub(crate) fn question<Q: DeserializeOwned>(value: &Value) -> Result<Q, Refused> {
     let members = if value.is_null() { json!({}) } else { value.clone() };
-    serde_json::from_value(members).map_err(|error| Refused { field: "question", problem: error.to_string() })
+    serde_json::from_value(members).map_err(|error| Refused::invalid("question", error))
 }
 
 /// Which part of a list: `limit` entries after the one named `after`.
@@ -53,7 +66,7 @@ impl Page {
     pub(crate) fn limit(&self, max: usize) -> Result<usize, Refused> {
         match self.limit.unwrap_or(PAGE_DEFAULT) {
             limit if (1..=max).contains(&limit) => Ok(limit),
-            limit => Err(Refused { field: "limit", problem: format!("is {limit}, it must be from 1 to {max}") }),
+            limit => Err(Refused::invalid("limit", format!("is {limit}, it must be from 1 to {max}"))),
         }
     }
 
@@ -100,7 +113,10 @@ pub(crate) fn graph(view: &State, query: &GraphQuery) -> Result<Value, Refused> 
         .flat_map(|capability| capability.members.iter().map(move |member| EdgeDto::contains(view, capability, *member)));
     let mut edges: Vec<EdgeDto> = counted.chain(membership).collect();
     let total = edges.len();
-    edges.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(b.observations.cmp(&a.observations)));
+    edges.sort_by(|a, b| {
+        let stronger = b.weight.total_cmp(&a.weight).then(b.observations.cmp(&a.observations));
+        stronger.then_with(|| (&a.from, &a.to).cmp(&(&b.from, &b.to)))
+    });
     edges.truncate(limit);
     Ok(json!({
         "nodes": view.tools.len() + view.capabilities.len(),
@@ -121,7 +137,8 @@ pub(crate) fn state(view: &State) -> Value {
         "events": kinds,
         "duplicates": view.duplicates(),
         "late": view.late(),
-        "tools": view.tools.len(),
+        "tools": view.tools.registered(),
+        "tools_unregistered": view.tools.len() - view.tools.registered(),
         "capabilities": view.capabilities.len(),
         "edges": view.graph.edge_count(),
         "open_executions": view.executions.len(),

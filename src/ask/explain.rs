@@ -1,10 +1,11 @@
 //! `explain`: why an outcome is predicted, and the traces behind it; for a prediction that was served, or for a question as `predict`
 //! takes it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::predict::{PredictAnswer, PredictMode, PredictRequest, ReasonDto, item_name, seed};
-use super::request::parse_callees;
+use super::request::{context_callees, named_callee};
 use super::{AskError, Asker};
 use crate::core::event::Outcome;
 use crate::core::graph::NodeKind;
@@ -39,13 +40,13 @@ pub struct ExplainRequest {
 }
 
 /// The explanation of one outcome.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ExplainAnswer {
     item: String,
     p: f64,
     /// From 1.
     rank: usize,
-    /// What each signal adds, the largest absolute amount first; together they are its score.
+    /// What each signal adds, the largest absolute amount first; together they are its score, measured from the mean outcome.
     reasons: Vec<ReasonDto>,
     score: f64,
     /// The clause of the intent that it fits best.
@@ -65,7 +66,8 @@ pub struct ExplainAnswer {
     served: Option<ImpressionDto>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SupportingTrace")]
 struct SupportingTraceDto {
     signal: &'static str,
     seq: u64,
@@ -75,17 +77,20 @@ struct SupportingTraceDto {
     similarity: Option<f32>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Aim")]
 struct AimDto {
     /// `capability:<id>`.
     item: String,
+    handle: String,
     name: String,
     tools: Vec<String>,
     /// The probability that it is the target; all capabilities share 1.
     share: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ServedPrediction")]
 struct ImpressionDto {
     prediction: String,
     execution: Option<String>,
@@ -108,7 +113,7 @@ impl Asker {
     /// the probability of that time.
     pub fn explain(&self, request: ExplainRequest) -> Result<ExplainAnswer, AskError> {
         let state = self.views.current();
-        let item = request.item.as_deref().map(parse_outcome).transpose()?;
+        let item = request.item.as_deref().map(|item| parse_outcome(&state, item)).transpose()?;
         let explained = match &request.prediction {
             Some(prediction) => question_of_impression(&state, prediction)?,
             None => self.question_of_request(&state, request)?,
@@ -130,7 +135,7 @@ impl Asker {
         let ExplainRequest { intent, context, mode, .. } = request;
         let request = PredictRequest { intent: self.checked_intent(&intent)?, context, mode, ..PredictRequest::default() };
         let seed = seed(state, &request);
-        let context = parse_callees("context", &request.context)?;
+        let context = context_callees(state, "context", &request.context)?;
         Ok(ExplainedQuestion { context, intent: request.intent, seed, mode, impression: None })
     }
 }
@@ -156,11 +161,11 @@ fn question_of_impression(state: &State, prediction: &str) -> Result<ExplainedQu
     })
 }
 
-fn parse_outcome(item: &str) -> Result<Outcome, AskError> {
+fn parse_outcome(state: &State, item: &str) -> Result<Outcome, AskError> {
     if item == "done" {
         return Ok(Outcome::Done);
     }
-    item.parse().map(Outcome::Call).map_err(|problem| AskError::invalid("item", format!("'{item}' {problem}")))
+    named_callee(state, "item", item).map(Outcome::Call)
 }
 
 impl ExplainAnswer {
@@ -198,7 +203,8 @@ impl AimDto {
         let NodeKind::Capability(position) = capability.kind() else { return None };
         let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
         let tools = known.members.iter().copied().map(name).collect();
-        Some(Self { item: name(capability), name: known.name.clone(), tools, share: f64::from(share) })
+        let handle = known.handle.to_string();
+        Some(Self { item: name(capability), handle, name: known.name.clone(), tools, share: f64::from(share) })
     }
 }
 

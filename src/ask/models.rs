@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::predict::item_name;
@@ -17,7 +18,7 @@ use crate::training::TrainerStatus;
 const THRESHOLDS_MAX: usize = 100;
 
 /// The answer to `models`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct ModelsAnswer {
     /// The ranker that the fold learns; there is one.
     models: [ModelDto; 1],
@@ -32,7 +33,8 @@ pub(crate) struct ModelsAnswer {
     based_on_seq: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
 struct ModelDto {
     version: String,
     serving: bool,
@@ -49,7 +51,8 @@ struct ModelDto {
 }
 
 /// Means over the latest scored predictions.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PredictionWindow")]
 struct WindowDto {
     last: usize,
     /// The number of predictions in the window.
@@ -61,7 +64,8 @@ struct WindowDto {
 }
 
 /// The Beta posterior of whether predictions of one outcome are right.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Threshold")]
 struct ThresholdDto {
     item: String,
     alpha: f64,

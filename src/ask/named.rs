@@ -8,6 +8,7 @@ use crate::core::glob;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::Callee;
+use crate::core::name::resolve;
 use crate::core::rank::blend::SIGNALS;
 use crate::core::rank::discover::{DiscoverOptions, Discovery, Hit, ItemFilter};
 use crate::core::rank::reliability;
@@ -39,7 +40,7 @@ pub(super) fn find(
 
 fn matching(state: &State, name: &str) -> Vec<Node> {
     if !glob::is_pattern(name)
-        && let Ok(callee) = name.parse::<Callee>()
+        && let Ok(callee) = resolve(state, name)
         && let Some(node) = state.find(&callee).filter(|node| is_usable(state, *node))
     {
         return vec![node];
@@ -52,7 +53,8 @@ fn matching(state: &State, name: &str) -> Vec<Node> {
     });
     let capabilities = state.capabilities.positions().filter(|position| {
         let capability = state.capabilities.at(*position);
-        is_usable(state, Node::capability(*position)) && (is_named(&capability.name) || is_named(&capability.id.to_string()))
+        is_usable(state, Node::capability(*position))
+            && (is_named(&capability.handle) || is_named(&capability.name) || is_named(&capability.id.to_string()))
     });
     tools.chain(capabilities.map(Node::capability)).collect()
 }

@@ -1,8 +1,9 @@
 //! `predict`: the next call, given an intent, the calls so far, both or neither.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::request::parse_callees;
+use super::request::context_callees;
 use super::{AskError, Asker, ItemType, checked_limit};
 use crate::core::event::Outcome;
 use crate::core::graph::NodeKind;
@@ -15,6 +16,8 @@ use crate::core::time::Timestamp;
 
 const LIMIT: usize = 5;
 const LIMIT_MAX: usize = 50;
+/// Told instead of a prediction.
+const NOTHING_LEARNT: &str = "nothing is known yet that could come next; publish or import runs of agents, or register tools";
 
 /// A question for the next call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -62,8 +65,8 @@ impl Asker {
     /// Ranks tools, capabilities and "done", each with its probability and reasons.
     pub fn predict(&self, request: PredictRequest) -> Result<PredictAnswer, AskError> {
         let limit = checked_limit(request.limit, LIMIT, LIMIT_MAX)?;
-        let context = parse_callees("context", &request.context)?;
         let state = self.views.current();
+        let context = context_callees(&state, "context", &request.context)?;
         let question = self.question(state.vectors.model(), self.checked_intent(&request.intent)?)?;
         // Everything is ranked, then filtered: what is left out keeps its share of the probability.
         let query =
@@ -72,7 +75,8 @@ impl Asker {
         prediction.ranked.retain(|ranked| is_wanted(&ranked.outcome, request.only));
         prediction.ranked.truncate(limit);
         let mut answer = PredictAnswer::new(&state, &prediction, usize::MAX);
-        answer.unknown = context.iter().filter(|callee| state.find(callee).is_none()).map(ToString::to_string).collect();
+        let given = request.context.iter().zip(&context);
+        answer.unknown = given.filter(|(_, callee)| state.find(callee).is_none()).map(|(text, _)| text.clone()).collect();
         if request.only == ItemType::Capability {
             let found = underway(&state, &self.measures.current(), &context, limit);
             answer.underway = Some(found.iter().map(|found| UnderwayDto::new(&state, found)).collect());
@@ -99,10 +103,12 @@ fn is_wanted(outcome: &Outcome, only: ItemType) -> bool {
 }
 
 /// The answer to a [`PredictRequest`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PredictAnswer {
-    /// The most likely first.
+    /// The most likely first; empty while nothing is known that could come next, which `note` says.
     ranked: Vec<RankedDto>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     /// The probability that the first one had to reach; `decision` is `emit` if it did, else `hold`.
     threshold: f64,
     decision: &'static str,
@@ -117,9 +123,11 @@ pub struct PredictAnswer {
     underway: Option<Vec<UnderwayDto>>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Underway")]
 struct UnderwayDto {
     item: String,
+    handle: String,
     name: String,
     /// Overlap times (1 + boost).
     score: f64,
@@ -136,6 +144,7 @@ impl UnderwayDto {
         let NodeKind::Capability(position) = found.capability.kind() else { unreachable!("only capabilities are under way") };
         Self {
             item: state.callee(found.capability).to_string(),
+            handle: state.capabilities.at(position).handle.to_string(),
             name: state.capabilities.at(position).name.clone(),
             score: found.score,
             overlap: found.overlap,
@@ -145,7 +154,8 @@ impl UnderwayDto {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Ranked")]
 struct RankedDto {
     /// A tool, `capability:<id>`, or `done`.
     item: String,
@@ -154,27 +164,34 @@ struct RankedDto {
     /// What each signal adds, the largest absolute amount first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<ReasonDto>,
-    /// The name of a capability; `tools` are its callees.
+    /// The handle and the name of a capability; `tools` are its callees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<Vec<String>>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Reason")]
 pub(super) struct ReasonDto {
     signal: &'static str,
     value: f64,
+    /// The mean of the values over all outcomes.
+    typical: f64,
     weight: f64,
-    /// Weight times value: what it adds to the score.
+    /// Weight times the difference of value and typical: above zero it speaks for the outcome, below against it.
     adds: f64,
 }
 
 impl PredictAnswer {
     /// The answer with at most `reasons_max` reasons per outcome.
     pub(super) fn new(state: &State, prediction: &Prediction, reasons_max: usize) -> Self {
+        let ranked = if prediction.is_informed { prediction.ranked.as_slice() } else { &[] };
         Self {
-            ranked: prediction.ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
+            ranked: ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
+            note: (!prediction.is_informed).then_some(NOTHING_LEARNT),
             threshold: prediction.threshold,
             decision: prediction.decision.name(),
             model: prediction.model.clone(),
@@ -201,11 +218,13 @@ impl RankedDto {
             Outcome::Done => "done",
         };
         let reasons = ranked.contributions().into_iter().take(reasons_max).map(ReasonDto::from).collect();
-        let mut dto = Self { item: item_name(&ranked.outcome), r#type, p: ranked.p, reasons, name: None, tools: None };
+        let mut dto =
+            Self { item: item_name(&ranked.outcome), r#type, p: ranked.p, reasons, handle: None, name: None, tools: None };
         if let Outcome::Call(callee) = &ranked.outcome
             && let Some(NodeKind::Capability(position)) = state.find(callee).map(crate::core::graph::Node::kind)
         {
             let capability = state.capabilities.at(position);
+            dto.handle = Some(capability.handle.to_string());
             dto.name = Some(capability.name.clone());
             dto.tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
         }
@@ -215,6 +234,7 @@ impl RankedDto {
 
 impl From<Contribution> for ReasonDto {
     fn from(part: Contribution) -> Self {
-        Self { signal: part.signal.name(), value: part.value, weight: part.weight, adds: part.amount() }
+        let adds = part.amount();
+        Self { signal: part.signal.name(), value: part.value, typical: part.typical, weight: part.weight, adds }
     }
 }

@@ -1,15 +1,19 @@
 //! The answer to "what stands next to this tool?".
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::Asker;
+use super::catalogue::{PAGE_MAX, Page, Refused};
+use super::request::named_callee;
 use crate::core::graph::adjacency::Link;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::neighbours::Direction;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::id::Callee;
 use crate::core::state::State;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RelatedAnswer")]
 pub(crate) struct RelatedDto {
     tool: String,
     /// Of all ranks, which sum to 1.
@@ -28,29 +32,39 @@ pub(crate) struct RelatedDto {
     based_on_seq: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RelatedTool")]
 struct RelatedToolDto {
     tool: String,
     relation: &'static str,
+    /// The share of the calls of the tool asked about that it came before or after: `times` of `of`.
     score: f64,
+    times: u64,
+    of: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Neighbours")]
 struct NeighboursDto {
     r#in: Vec<NeighbourDto>,
     out: Vec<NeighbourDto>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Neighbour")]
 struct NeighbourDto {
     tool: String,
     kind: &'static str,
     source: &'static str,
     weight: f64,
+    /// Runs with this edge.
     observations: u32,
+    /// Calls of the tool asked about.
+    of: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RelatedPath")]
 struct PathDto {
     to: String,
     /// From the first to the last; empty if no ordered way leads there.
@@ -58,17 +72,56 @@ struct PathDto {
     cost: Option<f64>,
 }
 
-/// The node of a tool or capability that the state knows.
-pub(crate) fn node(state: &State, callee: &Callee) -> Option<Node> {
-    match callee {
-        Callee::Tool(id) => state.tools.position(id).map(Node::tool),
-        Callee::Capability(id) => state.capabilities.position(*id).map(Node::capability),
+/// How often something came before or after `node`, and of how many of its calls.
+pub(super) fn evidence(state: &State, node: Node, times: u32) -> (u64, u64) {
+    let of = match node.kind() {
+        NodeKind::Tool(position) => state.tools.at(position).calls,
+        NodeKind::Capability(position) => state.capabilities.at(position).usage,
+    };
+    (u64::from(times), of)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "calls stay far below 2^52")]
+pub(super) fn share(times: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { (times as f64 / of as f64).min(1.0) }
+}
+
+/// A question for the neighbours of a tool or capability.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RelatedQuery {
+    /// A tool or capability: its id, its handle, or the name of a tool that one server has.
+    pub(crate) tool: String,
+    /// Also the way to this one.
+    pub(crate) to: Option<String>,
+    pub(crate) limit: Option<usize>,
+}
+
+impl Asker {
+    /// The neighbours of a tool or capability, by the newest measures.
+    pub(crate) fn related(&self, query: &RelatedQuery) -> Result<RelatedDto, Refused> {
+        // The measures are read first, because the view must contain every node that they do.
+        let measures = self.measures.current();
+        related(&self.views.current(), &measures, query)
     }
+}
+
+/// Answers from a view and from measures that are not newer than it.
+pub(crate) fn related(state: &State, measures: &Measures, query: &RelatedQuery) -> Result<RelatedDto, Refused> {
+    let limit = Page { after: None, limit: query.limit }.limit(PAGE_MAX)?;
+    let find = |field: &'static str, text: &str| -> Result<Node, Refused> {
+        let callee = named_callee(state, field, text)?;
+        state.find(&callee).ok_or_else(|| Refused::unknown(field, format!("nothing is known about '{callee}'")))
+    };
+    let tool = find("tool", &query.tool)?;
+    let to = query.to.as_deref().map(|to| find("to", to)).transpose()?;
+    Ok(RelatedDto::new(state, measures, tool, to, limit))
 }
 
 impl RelatedDto {
     /// `limit` cuts the neighbours of each direction and the mates. Withdrawn tools are not recommended, but shown as neighbours.
-    pub(crate) fn new(state: &State, measures: &Measures, node: Node, to: Option<Node>, limit: usize) -> Self {
+    fn new(state: &State, measures: &Measures, node: Node, to: Option<Node>, limit: usize) -> Self {
+        let asked = node;
         let name = |node: Node| state.callee(node).to_string();
         let offered = |node: Node| matches!(node.kind(), NodeKind::Tool(position) if state.tools.at(position).is_offered());
         let neighbour = |(node, link): (Node, Link)| NeighbourDto {
@@ -77,6 +130,7 @@ impl RelatedDto {
             source: link.source.name(),
             weight: link.weight,
             observations: link.observations,
+            of: evidence(state, asked, link.observations).1,
         };
         let neighbours =
             |direction| measures.neighbours(node, direction).into_iter().take(limit).map(neighbour).collect::<Vec<_>>();
@@ -94,7 +148,11 @@ impl RelatedDto {
             community,
             community_mates: mates.into_iter().take(limit).map(name).collect(),
             related_tools: related
-                .map(|found| RelatedToolDto { tool: name(found.tool), relation: found.relation.name(), score: found.score })
+                .map(|found| {
+                    let (times, of) = evidence(state, asked, found.times);
+                    let (tool, relation) = (name(found.tool), found.relation.name());
+                    RelatedToolDto { tool, relation, score: share(times, of), times, of }
+                })
                 .collect(),
             neighbours: NeighboursDto { r#in: neighbours(Direction::In), out: neighbours(Direction::Out) },
             path: to.map(path),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AskError, checked_filter, checked_limit};
 use crate::core::graph::Node;
 use crate::core::id::Callee;
+use crate::core::name::{UnknownName, resolve};
 use crate::core::rank::discover::{DiscoverOptions, ItemFilter};
 use crate::core::state::State;
 
@@ -115,12 +116,35 @@ impl SearchCapabilitiesRequest {
     }
 }
 
+/// The server of tools in a context that are named without one and are not known.
+const UNKNOWN_SERVER: &str = "unknown";
+
 /// The nodes of the tools in use. Unknown tools have no neighbours and are left out.
 pub(super) fn context_nodes(state: &State, tools: &[String]) -> Result<Vec<Node>, AskError> {
-    Ok(parse_callees("context_tools", tools)?.iter().filter_map(|callee| state.find(callee)).collect())
+    Ok(context_callees(state, "context_tools", tools)?.iter().filter_map(|callee| state.find(callee)).collect())
 }
 
-pub(super) fn parse_callees(field: &'static str, texts: &[String]) -> Result<Vec<Callee>, AskError> {
-    let parse = |text: &String| text.parse().map_err(|problem| AskError::invalid(field, format!("'{text}' {problem}")));
-    texts.iter().map(parse).collect()
+/// The calls so far. A name that means nothing is the call of an unknown tool: an agent asks after its very first call too.
+pub(super) fn context_callees(state: &State, field: &'static str, texts: &[String]) -> Result<Vec<Callee>, AskError> {
+    let find = |text: &String| match resolve(state, text) {
+        Err(UnknownName::Bare(name)) => format!("{UNKNOWN_SERVER}:{name}").parse().map_err(UnknownName::from),
+        found => found,
+    };
+    texts.iter().map(|text| find(text).map_err(|problem| invalid_name(field, text, &problem))).collect()
+}
+
+/// The tools and capabilities that these names mean.
+pub(super) fn named_callees(state: &State, field: &'static str, texts: &[String]) -> Result<Vec<Callee>, AskError> {
+    texts.iter().map(|text| named_callee(state, field, text)).collect()
+}
+
+pub(crate) fn named_callee(state: &State, field: &'static str, text: &str) -> Result<Callee, AskError> {
+    resolve(state, text).map_err(|problem| invalid_name(field, text, &problem))
+}
+
+fn invalid_name(field: &'static str, text: &str, problem: &UnknownName) -> AskError {
+    match problem {
+        UnknownName::Invalid(problem) => AskError::invalid(field, format!("'{text}' {problem}")),
+        other => AskError::invalid(field, other.to_string()),
+    }
 }

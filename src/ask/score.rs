@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::request::parse_callees;
+use super::request::named_callees;
 use super::{AskError, Asker, ItemType, checked_limit};
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::{Callee, Seq};
@@ -50,7 +51,7 @@ impl ScoreRequest {
 }
 
 /// The answer to a [`ScoreRequest`].
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ScoreAnswer {
     intent: String,
     source: SourceDto,
@@ -71,7 +72,8 @@ pub struct ScoreAnswer {
 }
 
 /// What the scores come from.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ScoreSource")]
 struct SourceDto {
     /// `trained`, `untrained`, or `none` if nothing can be scored.
     kind: &'static str,
@@ -87,19 +89,22 @@ const UNTRAINED: &str = "no trained SHGAT serves: these scores are similarity, u
                          only; pml train, or more traces, may change that";
 const NO_SCORES: &str = "the intent or all tools are without a vector, so nothing can be compared";
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ScoreCounts")]
 struct CountsDto {
     tools: usize,
     capabilities: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ScoreLevel")]
 struct LevelDto {
     level: usize,
     results: Vec<ScoreDto>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Score")]
 struct ScoreDto {
     /// A tool or `capability:<id>`.
     item: String,
@@ -110,7 +115,9 @@ struct ScoreDto {
     /// The probability that the intent asks for it.
     score: f64,
     heads: HeadsDto,
-    /// The name of a capability; `tools` are its callees.
+    /// The handle and the name of a capability; `tools` are its callees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,21 +125,24 @@ struct ScoreDto {
 }
 
 /// What each head adds to the logit of the score.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ScoreHeads")]
 struct HeadsDto {
     semantic: f64,
     structure: f64,
     temporal: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ScoredPath")]
 struct PathDto {
     /// The probability that the path succeeds: the mean of the scores, in which later ones count more.
     success: f64,
     scores: Vec<PathNodeDto>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ScoredPathNode")]
 struct PathNodeDto {
     item: String,
     score: f64,
@@ -166,12 +176,12 @@ impl Asker {
     /// which.
     pub fn score(&self, request: ScoreRequest) -> Result<ScoreAnswer, AskError> {
         let limit = request.check()?;
-        let path = parse_callees("path", &request.path)?;
         let intent = self.checked_intent(&request.intent)?;
         if intent.is_empty() {
             return Err(AskError::invalid("intent", "is blank; say what is to be done"));
         }
         let state = self.views.current();
+        let path = named_callees(&state, "path", &request.path)?;
         let question = self.question(state.vectors.model(), intent)?;
         let trained = state.predictor.parts.targets(&state).cloned();
         let targets = trained.or_else(|| self.untrained.of(&state));
@@ -224,15 +234,16 @@ impl ScoreAnswer {
 impl ScoreDto {
     fn new(state: &State, TargetScore { node, level, score, heads, .. }: &TargetScore) -> Self {
         let [semantic, structure, temporal] = heads.map(f64::from);
-        let (mut name, mut tools, mut r#type) = (None, None, "tool");
+        let (mut handle, mut name, mut tools, mut r#type) = (None, None, None, "tool");
         if let NodeKind::Capability(position) = node.kind() {
             let capability = state.capabilities.at(position);
             r#type = "capability";
+            handle = Some(capability.handle.to_string());
             name = Some(capability.name.clone());
             tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
         }
         let (item, heads) = (state.callee(*node).to_string(), HeadsDto { semantic, structure, temporal });
-        Self { item, r#type, level: *level, score: f64::from(*score), heads, name, tools }
+        Self { item, r#type, level: *level, score: f64::from(*score), heads, handle, name, tools }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::predict::seed;
-use super::request::parse_callees;
+use super::request::{context_callees, named_callees};
 use super::{AskError, Asker, PredictMode, PredictRequest};
 use crate::core::predict::{PredictionQuery, predict};
 use crate::core::speculate::{NextCall, NotAhead, PlannedCall, next_layer, predicted_call};
@@ -44,15 +45,15 @@ impl Asker {
     /// The calls that come next, divided into those that may be run ahead and those that have to wait.
     pub fn speculate(&self, request: SpeculateRequest) -> Result<SpeculateAnswer, AskError> {
         if !request.plan.is_empty() {
-            let plan = checked_plan(&request)?;
             let state = self.views.current();
+            let plan = checked_plan(&state, &request)?;
             return Ok(SpeculateAnswer::new(&state, next_layer(&state, &plan, &request.done)));
         }
         if !request.done.is_empty() {
             return Err(AskError::invalid("done", "names tasks of a plan, and there is no plan; give the calls as context"));
         }
-        let context = parse_callees("context", &request.context)?;
         let state = self.views.current();
+        let context = context_callees(&state, "context", &request.context)?;
         let question = self.question(state.vectors.model(), self.checked_intent(&request.intent)?)?;
         let asked = PredictRequest {
             intent: request.intent,
@@ -69,7 +70,7 @@ impl Asker {
     }
 }
 
-fn checked_plan(request: &SpeculateRequest) -> Result<Vec<PlannedCall>, AskError> {
+fn checked_plan(state: &State, request: &SpeculateRequest) -> Result<Vec<PlannedCall>, AskError> {
     let SpeculateRequest { plan, done, .. } = request;
     if plan.len() > CALLS_MAX {
         return Err(AskError::invalid("plan", format!("has {} tasks, the limit is {CALLS_MAX}", plan.len())));
@@ -78,13 +79,13 @@ fn checked_plan(request: &SpeculateRequest) -> Result<Vec<PlannedCall>, AskError
     if let Some(position) = named.copied().find(|position| *position >= plan.len()) {
         return Err(AskError::invalid("plan", format!("has {} tasks, and {position} is not one of them", plan.len())));
     }
-    let callees = parse_callees("plan", &plan.iter().map(|task| task.tool.clone()).collect::<Vec<_>>())?;
+    let callees = named_callees(state, "plan", &plan.iter().map(|task| task.tool.clone()).collect::<Vec<_>>())?;
     let call = |(callee, task): (_, &PlannedTask)| PlannedCall { callee, depends_on: task.depends_on.clone() };
     Ok(callees.into_iter().zip(plan).map(call).collect())
 }
 
 /// The answer to a [`SpeculateRequest`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SpeculateAnswer {
     /// May be run ahead: harmless, and for a prediction likely enough.
     run: Vec<CallDto>,
@@ -99,7 +100,8 @@ pub struct SpeculateAnswer {
     based_on_seq: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SpeculatedCall")]
 struct CallDto {
     tool: String,
     /// The position in the plan.

@@ -137,5 +137,5 @@ fn impression(context: &LiveContext, id: RecordId, prediction: &Prediction) -> N
     };
     // At the time of its cause: the fact must not depend on when it was computed.
     let event = Event::PredictionServed(served);
-    NewRecord { id, time: context.time, source: SOURCE.into(), causation: Some(context.cause), event }
+    NewRecord { id, time: context.time, source: SOURCE.into(), causation: Some(context.cause), envelope: None, event }
 }

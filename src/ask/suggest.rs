@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::request::parse_callees;
+use super::request::context_callees;
 use super::{AskError, Asker, checked_limit};
 use crate::core::rank::Index;
 use crate::core::suggest::planner::Planner;
@@ -46,7 +47,7 @@ impl Asker {
     /// Suggests a plan for an intent, and others that differ from it.
     pub fn suggest(&self, request: SuggestRequest) -> Result<SuggestAnswer, AskError> {
         let alternatives = checked_limit(request.k, ALTERNATIVES, ALTERNATIVES)?;
-        let context = parse_callees("context", &request.context)?;
+        let context = context_callees(&self.views.current(), "context", &request.context)?;
         self.answer(request.intent, move |asker, index, question| {
             let measures = asker.measures.current();
             let planner = asker.planner.current(Arc::clone(index));
@@ -57,7 +58,7 @@ impl Asker {
 }
 
 /// The answer to a [`SuggestRequest`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SuggestAnswer {
     /// The best plan; a guess unless `sure`, missing if nothing fits.
     plan: Option<PlanDto>,
@@ -74,7 +75,8 @@ pub struct SuggestAnswer {
     based_on_seq: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Plan")]
 struct PlanDto {
     /// Names the plan for `feedback.given`.
     id: String,
@@ -86,7 +88,8 @@ struct PlanDto {
     rationale: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlanTask")]
 struct TaskDto {
     tool: String,
     /// The probability that the intent needs it.
@@ -100,7 +103,8 @@ struct TaskDto {
     arguments: Vec<ArgumentDto>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlanArgument")]
 struct ArgumentDto {
     name: String,
     required: bool,
@@ -111,7 +115,8 @@ struct ArgumentDto {
     fed_by: Option<usize>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlanMissing")]
 struct MissingDto {
     item: String,
     needed_by: String,

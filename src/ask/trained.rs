@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::core::event::{ModelPart, ModelTrained, ModelVersion};
@@ -11,7 +12,8 @@ use crate::core::trained::TrainingRun;
 use crate::training::{EndedRun, RunningRun, TrainerStatus};
 
 /// The versions of one part.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Serving")]
 pub(crate) struct ServingDto {
     version: Option<String>,
     /// The version that a rollback returns to.
@@ -19,7 +21,8 @@ pub(crate) struct ServingDto {
 }
 
 /// A training run of one part.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TrainingRun")]
 pub(crate) struct RunDto {
     /// The position of its record; none if it was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +47,8 @@ pub(crate) struct RunDto {
     size: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TrainingMetric")]
 struct MetricDto {
     name: String,
     value: f64,
@@ -52,7 +56,8 @@ struct MetricDto {
 }
 
 /// The trainer of the process that answers.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Trainer")]
 pub(crate) struct TrainerDto {
     /// Requests so far, and the last one that an ended run has answered.
     requested: u64,
@@ -61,7 +66,8 @@ pub(crate) struct TrainerDto {
     last: Option<EndedDto>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RunningTraining")]
 struct RunningDto {
     through_seq: u64,
     seed: u64,
@@ -71,7 +77,8 @@ struct RunningDto {
 }
 
 /// One epoch of a training loop.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Epoch")]
 pub(crate) struct EpochDto {
     part: &'static str,
     stage: String,
@@ -81,7 +88,8 @@ pub(crate) struct EpochDto {
     validation: Option<f32>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EndedTraining")]
 struct EndedDto {
     verdict: &'static str,
     through_seq: u64,

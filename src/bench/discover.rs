@@ -170,5 +170,5 @@ pub(super) fn trace_completed(trace: &TraceLine) -> anyhow::Result<NewRecord> {
 }
 
 pub(super) fn fact(id: RecordId, event: Event) -> NewRecord {
-    NewRecord { id, time: Timestamp::from_micros(0), source: "bench".into(), causation: None, event }
+    NewRecord { id, time: Timestamp::from_micros(0), source: "bench".into(), causation: None, envelope: None, event }
 }

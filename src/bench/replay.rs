@@ -83,7 +83,7 @@ fn vectors(state: &State, embedder: &dyn Embedder, clock: &Clock) -> anyhow::Res
     let computed = lacking.iter().zip(embedder.embed(&texts)?).map(|((hash, _), vector)| {
         let event = EmbeddingComputed { text_hash: hash.to_string(), model: model.to_owned(), vector };
         let (id, time, source) = (clock.fresh_id(), clock.now(), "pml/embedding".into());
-        Arc::new(NewRecord { id, time, source, causation: None, event: Event::EmbeddingComputed(event) })
+        Arc::new(NewRecord { id, time, source, causation: None, envelope: None, event: Event::EmbeddingComputed(event) })
     });
     Ok(computed.collect())
 }
@@ -93,7 +93,7 @@ fn completed(fact: &NewRecord, open: &Executions, clock: &Clock) -> Option<Arc<N
     let trace = open.get(&finished.execution)?.complete(&finished.execution, false);
     let id: RecordId = clock.fresh_id();
     let event = Event::TraceCompleted(trace);
-    Some(Arc::new(NewRecord { id, time: fact.time, source: "pml/trace".into(), causation: None, event }))
+    Some(Arc::new(NewRecord { id, time: fact.time, source: "pml/trace".into(), causation: None, envelope: None, event }))
 }
 
 /// The floor: records per second of one pass over the stored bytes that decodes every record and drops it.

@@ -70,11 +70,13 @@ fn print(answer: &Value, output: &Output) {
 fn row(item: &Value) -> Vec<String> {
     let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
     let is_tool = item["type"] == "tool";
-    let name = if is_tool { text("id") } else { text("name") };
-    let what = match text("description") {
-        description if description.is_empty() => name,
-        description => format!("{name}\n{}", shortened(&description, 90)),
+    let name = match (is_tool, item["registered"].as_bool()) {
+        (true, Some(false)) => format!("{} (not registered)", text("id")),
+        (true, _) => text("id"),
+        (false, _) => format!("capability:{}", text("handle")),
     };
+    let about = if is_tool || !text("description").is_empty() { text("description") } else { text("name") };
+    let what = if about.is_empty() { name } else { format!("{name}\n{}", shortened(&about, 90)) };
     let calls = item["usage_count"].as_u64().unwrap_or(0);
     let success =
         if calls == 0 { "-".to_owned() } else { format!("{:.0}%", item["success_rate"].as_f64().unwrap_or(0.0) * 100.0) };
@@ -99,7 +101,8 @@ fn why(item: &Value) -> String {
     }
     for related in item["related_tools"].as_array().into_iter().flatten() {
         let relation = related["relation"].as_str().unwrap_or_default().replace('_', " ");
-        lines.push(format!("{relation}: {}", related["tool_id"].as_str().unwrap_or_default()));
+        let tool = related["tool_id"].as_str().unwrap_or_default();
+        lines.push(format!("{relation}: {tool} ({} of {})", related["times"], related["of"]));
     }
     lines.join("\n")
 }

@@ -47,6 +47,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         ("access", check_access(&config)),
         ("server", check_server(&arguments.location, &config)),
         ("context", context::check(&Remote::new(&arguments.location, &config))),
+        ("roles", nats::check_roles(arguments.location.nats.as_deref(), &config).await),
         ("nats", nats::check(arguments.location.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
     ];
     let word = |finding: &Finding| match finding {

@@ -36,6 +36,7 @@ use crate::templates;
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Directory with tools.jsonl and traces
+    #[arg(required_unless_present = "url", default_value = "", hide_default_value = true)]
     directory: PathBuf,
     /// Traces to learn from
     #[arg(long, default_value = TRAIN, value_name = "FILE")]

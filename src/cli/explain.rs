@@ -10,6 +10,10 @@ use super::question::QuestionArguments;
 use crate::ask::{Asker, ExplainRequest, PredictMode};
 use crate::config::Config;
 
+/// Rows without -v: the answer fits a screen of 24 lines.
+const REASONS_SHOWN: usize = 6;
+const RECORDS_SHOWN: usize = 3;
+
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The intent: what is to be done, in plain words
@@ -24,6 +28,9 @@ pub(super) struct Arguments {
     /// The outcome to explain: a tool, capability:ID or done [default: the first outcome]
     #[arg(long)]
     item: Option<String>,
+    /// Show every signal and every record
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     question: QuestionArguments,
 }
@@ -38,11 +45,11 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     };
     let answer = arguments.question.answer(&config, "/v1/explain", request, Asker::explain).await?;
     output.json(&answer);
-    print(&answer, output);
+    print(&answer, arguments.verbose, output);
     Ok(0)
 }
 
-fn print(answer: &Value, output: &Output) {
+fn print(answer: &Value, verbose: bool, output: &Output) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let context: Vec<String> = answer["context"].as_array().into_iter().flatten().map(text).collect();
@@ -56,18 +63,31 @@ fn print(answer: &Value, output: &Output) {
         output.say(format!("matches the clause \"{clause}\""));
     }
     let reasons = answer["reasons"].as_array().cloned().unwrap_or_default();
+    let shown = if verbose { reasons.len() } else { reasons.len().min(REASONS_SHOWN) };
     output.table(
-        &["signal", "value", "weight", "contribution"],
-        reasons.iter().map(|reason| {
-            let [value, weight, adds] = ["value", "weight", "adds"].map(|key| format!("{:+.3}", number(&reason[key])));
-            vec![signal_label(&text(&reason["signal"])).to_owned(), value, weight, adds]
+        &["signal", "value", "usually", "weight", "contribution"],
+        reasons.iter().take(shown).map(|reason| {
+            let keys = ["value", "typical", "weight", "adds"];
+            let [value, typical, weight, adds] = keys.map(|key| format!("{:+.3}", number(&reason[key])));
+            vec![signal_label(&text(&reason["signal"])).to_owned(), value, typical, weight, adds]
         }),
     );
+    let hidden: f64 = reasons.iter().skip(shown).map(|reason| number(&reason["adds"])).sum();
+    if shown < reasons.len() {
+        output.say(format!("and {} smaller ones, together {hidden:+.3} (-v shows them)", reasons.len() - shown));
+    }
     for target in answer["targets"].as_array().into_iter().flatten() {
         let share = number(&target["share"]) * 100.0;
-        output.say(format!("SHGAT aims with {share:.1}% at the capability \"{}\", which contains it", text(&target["name"])));
+        output.say(format!("SHGAT aims with {share:.1}% at capability:{}, which contains it", text(&target["handle"])));
     }
-    let taught = answer["taught"].as_array().cloned().unwrap_or_default();
+    let mut taught = answer["taught"].as_array().cloned().unwrap_or_default();
+    let all = taught.len();
+    if !verbose {
+        // A record that taught several signals is shown once.
+        taught.sort_by_key(|record| std::cmp::Reverse(record["seq"].as_u64()));
+        taught.dedup_by_key(|record| record["seq"].as_u64());
+        taught.truncate(RECORDS_SHOWN);
+    }
     if !taught.is_empty() {
         output.say("learnt from:");
         output.table(
@@ -78,5 +98,8 @@ fn print(answer: &Value, output: &Output) {
                 vec![signal, record["seq"].to_string(), text(&record["execution"]), text(&record["intent"]), similar]
             }),
         );
+        if taught.len() < all {
+            output.say(format!("{} of {all} (-v shows them)", taught.len()));
+        }
     }
 }

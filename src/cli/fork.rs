@@ -77,7 +77,7 @@ fn redacted(settings: &[(String, String)]) -> Vec<(String, String)> {
 
 fn fork_record(event: LogForked, clock: &Clock) -> NewRecord {
     let event = Event::LogForked(event);
-    NewRecord { id: clock.fresh_id(), time: clock.now(), source: "pml/fork".into(), causation: None, event }
+    NewRecord { id: clock.fresh_id(), time: clock.now(), source: "pml/fork".into(), causation: None, envelope: None, event }
 }
 
 fn write_synced(path: &Path, text: &str) -> std::io::Result<()> {

@@ -12,7 +12,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "agent")]
     name: String,
     /// Scopes of the key
-    #[arg(long, value_delimiter = ',', default_value = "publish,query", value_parser = ["publish", "query", "admin"])]
+    #[arg(long, value_delimiter = ',', default_value = "publish,query", value_parser = ["publish", "query", "execute", "admin"])]
     scopes: Vec<String>,
 }
 
@@ -23,5 +23,7 @@ pub(super) fn run(arguments: Arguments, output: &Output) -> u8 {
     output.json(&json!({"key": key, "name": name, "hash": hash, "scopes": scopes}));
     output.say(format!("key (shown once, give it to the agent):\n\n  {key}\n\nadd to the configuration file of the server:\n"));
     output.say(format!("  [[http.keys]]\n  name = {name:?}\n  hash = {hash:?}\n  scopes = {scopes:?}"));
+    output.say("\nor, for a server without a file, set in its environment:\n");
+    output.say(format!("  PML__HTTP__KEYS='[{{name = {name:?}, hash = {hash:?}, scopes = {scopes:?}}}]'"));
     0
 }

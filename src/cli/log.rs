@@ -37,6 +37,9 @@ pub(super) struct TailArguments {
     /// Do not wait for new records (implied by --data)
     #[arg(long)]
     no_follow: bool,
+    /// With --json, include vectors of texts and parameters of models
+    #[arg(long)]
+    vectors: bool,
     #[command(flatten)]
     location: LogLocation,
 }
@@ -52,6 +55,9 @@ pub(super) struct CatArguments {
     /// Only records of this kind
     #[arg(long)]
     kind: Option<String>,
+    /// With --json, include vectors of texts and parameters of models
+    #[arg(long)]
+    vectors: bool,
     #[command(flatten)]
     location: LogLocation,
 }
@@ -77,14 +83,14 @@ async fn tail(arguments: TailArguments, config: &Config, output: &Output) -> Out
     let mut after = Seq(source.tail()?.0.saturating_sub(arguments.lines));
     let reading = source.visit(after, |record| {
         after = record.seq;
-        print(&record, output);
+        print(&record, arguments.vectors, output);
         Ok(true)
     });
     reading.await?;
     if let (Source::Server(remote), false) = (&source, arguments.no_follow) {
-        for line in remote.lines(&format!("/v1/events?from={}", after.next()), "text/event-stream")? {
+        for line in remote.lines(&format!("/v1/events?from={}&vectors=true", after.next()), "text/event-stream")? {
             if let Some(data) = line?.strip_prefix("data: ") {
-                print(&parse_record(data)?, output);
+                print(&parse_record(data)?, arguments.vectors, output);
             }
         }
     }
@@ -103,7 +109,7 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
             return Ok(false);
         }
         if kind.is_none_or(|kind| record.event().kind() == kind) {
-            print(&record, output);
+            print(&record, arguments.vectors, output);
         }
         Ok(true)
     });
@@ -111,9 +117,9 @@ async fn cat(arguments: CatArguments, config: &Config, output: &Output) -> Outco
     Ok(0)
 }
 
-fn print(record: &Record, output: &Output) {
+fn print(record: &Record, vectors: bool, output: &Output) {
     if output.is_json() {
-        print_line(&cloud::record_to_structured(record).to_string());
+        print_line(&cloud::record_to_text(record, vectors));
     } else {
         let kind = record.event().kind();
         print_line(&format!("{:>8}  {}  {:<19} {}", record.seq.0, record.fact.time, kind.name(), summary(record.event())));

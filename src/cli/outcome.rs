@@ -4,6 +4,7 @@ use super::remote::Unreachable;
 use crate::config::ConfigError;
 use crate::core::event::codec::Corrupt;
 use crate::log::Damage;
+use crate::nats::NatsError;
 
 /// An error with the exit code that belongs to its kind.
 pub(super) struct CommandError {
@@ -16,7 +17,7 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
         let error = error.into();
         let code = if error.is::<ConfigError>() {
             2
-        } else if error.is::<Unreachable>() {
+        } else if error.is::<Unreachable>() || error.chain().any(is_nats_away) {
             4
         } else if error.chain().any(|cause| cause.is::<Damage>() || cause.is::<Corrupt>()) {
             5
@@ -25,6 +26,10 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
         };
         Self { code, error }
     }
+}
+
+fn is_nats_away(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(cause.downcast_ref(), Some(NatsError::Connect { .. }))
 }
 
 /// The result of a command. `Ok` carries the exit code of one that ran to its end: 0, or 3 or 5 after it printed its report.

@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -41,23 +41,22 @@ impl Output {
             return;
         }
         let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
-        if !std::io::stdout().is_terminal() {
-            table.set_width(120);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+        if std::io::stdout().is_terminal() {
+            table.load_style(presets::UTF8_FULL_CONDENSED);
+        } else {
+            // For `grep` and `awk`: columns of plain text.
+            table.load_style(presets::NOTHING).set_width(120);
         }
         for row in rows {
-            table.add_row(row);
+            table.add_row(row.into_iter().map(cell).collect::<Vec<_>>());
         }
         print_line(&table.to_string());
     }
 
     /// Returns a progress bar, hidden unless standard error is a terminal.
     pub(super) fn progress(&self, what: &'static str, len: u64) -> ProgressBar {
-        let visible = !self.json && std::io::stderr().is_terminal();
-        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style =
-            ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}").expect("a valid template");
-        ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
+        progress_bar(what, len, !self.json && std::io::stderr().is_terminal())
     }
 
     /// Prints a line about the progress to standard error, for people only.
@@ -77,6 +76,28 @@ impl Output {
             // There is no way to report that standard error is closed.
             drop(writeln!(std::io::stderr(), "pml: {}", chain.join(": ")));
         }
+    }
+}
+
+/// Returns a progress bar on standard error.
+pub(super) fn progress_bar(what: &'static str, len: u64, is_visible: bool) -> ProgressBar {
+    let target = if is_visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style =
+        ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}").expect("a valid template");
+    ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
+}
+
+/// Words that are coloured where they fill a cell, on a terminal and unless `NO_COLOR` is set.
+fn cell(text: String) -> Cell {
+    let colour = match text.as_str() {
+        "BAD" | "failed" | "refused" | "aborted" => Some(Color::Red),
+        "note" | "approval_required" | "interrupted" => Some(Color::Yellow),
+        "ok" | "succeeded" | "accepted" => Some(Color::Green),
+        _ => None,
+    };
+    match colour.filter(|_| std::env::var_os("NO_COLOR").is_none()) {
+        Some(colour) => Cell::new(text).fg(colour),
+        None => Cell::new(text),
     }
 }
 

@@ -47,9 +47,8 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 fn print(answer: &Value, output: &Output) {
     let ranked = answer["ranked"].as_array().cloned().unwrap_or_default();
     if ranked.is_empty() {
-        output.say(
-            "no candidates for the next call; pml learns them from published or imported traces (`pml publish`, `pml import`)",
-        );
+        let note = answer["note"].as_str().unwrap_or("none of what could come next is of this type");
+        output.say(format!("{note} (`pml publish`, `pml import`; state at record {})", answer["based_on_seq"]));
         return;
     }
     output.table(&["", "next", "p", "why"], (1..).zip(&ranked).map(|(rank, item)| row(rank, item)));
@@ -60,7 +59,7 @@ fn print(answer: &Value, output: &Output) {
     };
     output.say(format!("{decision} (model {}, state at record {})", text(answer, "model"), answer["based_on_seq"]));
     for unknown in answer["unknown"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        output.say(format!("unknown to pml: {unknown}"));
+        output.say(format!("unknown to pml and left out: {unknown}"));
     }
 }
 
@@ -73,7 +72,7 @@ fn row(rank: usize, item: &Value) -> Vec<String> {
         "done" => "(done)".to_owned(),
         "capability" => {
             let tools: Vec<&str> = item["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            format!("{}\n{}", text(item, "name"), tools.join(", "))
+            format!("capability:{}\n{}", text(item, "handle"), tools.join(", "))
         }
         _ => text(item, "item").to_owned(),
     };
@@ -94,9 +93,36 @@ fn why(item: &Value) -> String {
     let others = reasons.iter().filter_map(|reason| match text(reason, "signal") {
         "transition" | "memory" | "done" => None,
         _ if number(reason, "adds").abs() < 0.05 => None,
-        name => Some(format!("{} {:+.1}", signal_label(name), number(reason, "adds"))),
+        name => {
+            let is_high = number(reason, "value") > number(reason, "typical");
+            Some(format!("{} {:+.1}", signal_words(name, is_high), number(reason, "adds")))
+        }
     });
     shares.into_iter().flatten().chain(others.take(3)).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns what it means for people that a signal is higher or lower than usual. Whether that speaks for the outcome is for the sign of what
+/// it adds: where often used tools are seldom right, being much used counts against a tool.
+fn signal_words(signal: &str, is_high: bool) -> &str {
+    match (signal, is_high) {
+        ("popularity", true) => "much used",
+        ("popularity", false) => "little used",
+        ("reliability", true) => "seldom fails",
+        ("reliability", false) => "fails often",
+        ("intent", true) => "meaning fits",
+        ("intent", false) => "meaning does not fit",
+        ("used", false) => "not called yet",
+        ("memory_next" | "memory_nearest", false) => "not the next call of similar intents",
+        ("memory_remaining", true) => "first of what similar intents called",
+        ("memory_remaining", false) => "similar intents called others first",
+        ("intent_head", true) => "the intent head expects it",
+        ("intent_head", false) => "the intent head does not expect it",
+        ("recurrent", true) => "the encoder expects it",
+        ("recurrent", false) => "the encoder does not expect it",
+        ("words", true) => "words fit",
+        ("words", false) => "other words",
+        _ => signal_label(signal),
+    }
 }
 
 /// Returns the label of a signal for people; the name itself if it has no other.

@@ -6,9 +6,9 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Outcome;
 use super::output::Output;
 use super::source::Source;
+use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::event::Record;
 use crate::core::id::Seq;
@@ -34,6 +34,12 @@ pub(super) struct CurveArguments {
     /// Directory to write curves.parquet and curves.svg to
     #[arg(long, value_name = "DIR", default_value = ".", requires = "prequential")]
     out: PathBuf,
+    /// Address of a running server whose history is asked about, instead of DIRECTORY
+    #[arg(long, requires = "prequential", conflicts_with = "directory")]
+    pub(super) url: Option<String>,
+    /// API key for that server
+    #[arg(long, env = "PML_KEY", hide_env_values = true, requires = "url")]
+    key: Option<String>,
     /// Number of traces in the moving average of a curve
     #[arg(long, default_value_t = 200, requires = "prequential", value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
@@ -42,12 +48,28 @@ pub(super) struct CurveArguments {
 pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
     let embedder = embed::open(&config.embedding)?;
     let mut prequential = Prequential::new(&*embedder, config.embedding.batch_texts_max);
-    ask_all(&mut prequential, directory, config, output).await?;
+    let bar = output.progress("asking and learning", 0);
+    let mut ask = |record: Record| {
+        prequential.apply(&record)?;
+        bar.inc(1);
+        Ok(true)
+    };
+    let name = match &arguments.url {
+        Some(url) => {
+            let location = LogLocation { url: Some(url.clone()), key: arguments.key.clone(), data: None, nats: None };
+            Source::open(&location, config).await?.visit(Seq::ZERO, ask).await?;
+            url.clone()
+        }
+        None => {
+            ask_all(&mut ask, directory, config).await?;
+            directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        }
+    };
+    bar.finish_and_clear();
     let asked = prequential.asked();
     if asked == 0 {
-        return Err(anyhow::anyhow!("{} holds no completed trace with an intent and known tools", directory.display()).into());
+        return Err(anyhow::anyhow!("{name} holds no completed trace with an intent and known tools").into());
     }
-    let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let curves = curves(&prequential.finish(), arguments.window as usize);
     let about = format!("mean of the last {} traces; embedding model {}", arguments.window, embedder.model());
     let paths = write(&curves, &arguments.out, &format!("{name}: predict, then learn"), &about)?;
@@ -60,13 +82,7 @@ pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Co
 }
 
 /// Applies the whole history: of a dataset, a snapshot, a data directory or exported events.
-async fn ask_all(prequential: &mut Prequential<'_>, directory: &Path, config: &Config, output: &Output) -> anyhow::Result<()> {
-    let bar = output.progress("asking and learning", 0);
-    let mut ask = |record: Record| {
-        prequential.apply(&record)?;
-        bar.inc(1);
-        Ok(true)
-    };
+async fn ask_all(mut ask: impl FnMut(Record) -> anyhow::Result<bool>, directory: &Path, config: &Config) -> anyhow::Result<()> {
     if directory.join(TOOLS).exists() {
         let mut dataset = Dataset::load(directory, TRAIN, START)?.complete()?;
         if directory.join(TEST).exists() {
@@ -79,7 +95,6 @@ async fn ask_all(prequential: &mut Prequential<'_>, directory: &Path, config: &C
     } else {
         open(directory, config)?.visit(Seq::ZERO, ask).await?;
     }
-    bar.finish_and_clear();
     Ok(())
 }
 

@@ -33,8 +33,15 @@ pub(super) struct Arguments {
     /// CloudEvents source of that event
     #[arg(long, default_value = "pml-cli")]
     source: String,
-    #[command(flatten)]
-    location: LogLocation,
+    /// Address of a running server [default: http:// and the configured http.listen]
+    #[arg(long, env = "PML_URL")]
+    url: Option<String>,
+    /// API key for that server
+    #[arg(long, env = "PML_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// NATS servers whose work queue takes the events, separated by commas
+    #[arg(long, env = "PML_NATS", hide_env_values = true, value_name = "URL", conflicts_with = "url")]
+    nats: Option<String>,
 }
 
 fn publishable_kind(text: &str) -> Result<Kind, String> {
@@ -48,18 +55,16 @@ fn publishable_kind(text: &str) -> Result<Kind, String> {
 }
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
-    if arguments.location.data.is_some() {
-        return Err(anyhow::anyhow!("events are published to a running server; start one with `pml serve --data DIR`").into());
-    }
     let (content_type, bodies) = match (&arguments.kind, &arguments.body) {
         (Some(kind), Some(data)) => (cloud::STRUCTURED, vec![one_event(*kind, data, &arguments.source)?]),
         _ => from_file(arguments.file.as_deref())?,
     };
-    if let Some(urls) = &arguments.location.nats {
-        let facts = bodies.iter().map(|body| facts(content_type, body)).collect::<anyhow::Result<Vec<_>>>()?.concat();
+    if let Some(urls) = &arguments.nats {
+        let facts = bodies.iter().map(|body| facts(content_type, body, &config)).collect::<anyhow::Result<Vec<_>>>()?.concat();
         return enqueue(urls, &facts, &config, output).await;
     }
-    let remote = Remote::new(&arguments.location, &config);
+    let location = LogLocation { url: arguments.url, key: arguments.key, data: None, nats: None };
+    let remote = Remote::new(&location, &config);
     let mut total = PublishReport::default();
     for body in bodies {
         let (status, answer) = remote.post("/v1/events", content_type, &body)?;
@@ -111,14 +116,16 @@ async fn enqueue(urls: &str, facts: &[NewRecord], config: &Config, output: &Outp
 }
 
 /// Parses the events of one body of the content type that [`from_file`] returned.
-fn facts(content_type: &str, body: &[u8]) -> anyhow::Result<Vec<NewRecord>> {
+fn facts(content_type: &str, body: &[u8], config: &Config) -> anyhow::Result<Vec<NewRecord>> {
     let texts: Vec<&[u8]> = match content_type {
         cloud::BATCH => serde_json::from_slice::<Vec<&RawValue>>(body)?.into_iter().map(|raw| raw.get().as_bytes()).collect(),
         cloud::STRUCTURED => vec![body],
         _ => body.split(|&byte| byte == b'\n').collect(),
     };
     let clock = Clock::system();
-    texts.into_iter().map(|text| Ok(cloud::from_structured(text, clock.now())?)).collect()
+    let default_server = Some(config.default_server.as_str()).filter(|name| !name.is_empty());
+    let receipt = || cloud::Receipt { now: clock.now(), default_server };
+    texts.into_iter().map(|text| Ok(cloud::from_structured(text, receipt())?)).collect()
 }
 
 /// The results of one or more publish requests.
@@ -153,8 +160,17 @@ impl PublishReport {
         let [accepted, duplicate, refused] = ["accepted", "duplicate", "refused"].map(|status| self.count(status));
         output.json(&json!({"accepted": accepted, "duplicate": duplicate, "refused": refused, "results": self.results}));
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-        for result in self.results.iter().filter(|result| result["status"] == "refused") {
-            output.say(format!("refused {}: {}", text(&result["id"]), text(&result["error"]["message"])));
+        for result in &self.results {
+            if result["status"] == "refused" {
+                output.say(format!("refused {}: {}", text(&result["id"]), text(&result["error"]["message"])));
+            }
+            for member in result["ignored"].as_array().into_iter().flatten() {
+                output.say(format!(
+                    "ignored {} of {}: this kind of event has no such member",
+                    text(member),
+                    text(&result["id"])
+                ));
+            }
         }
         output.say(format!("{accepted} accepted, {duplicate} already known, {refused} refused"));
         if refused > 0 {

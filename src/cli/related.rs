@@ -8,21 +8,20 @@ use super::output::Output;
 use super::question::QuestionArguments;
 use super::remote::Remote;
 use super::source::Source;
-use crate::ask::related::{RelatedDto, node};
+use crate::ask::catalogue::Refused;
+use crate::ask::related::{RelatedQuery, related};
 use crate::config::Config;
-use crate::core::graph::Node;
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::graph::measures::{Measures, tool_vectors};
-use crate::core::id::Callee;
 use crate::history::Moment;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// A tool, or a capability as capability:ID
-    tool: Callee,
+    /// A tool, or a capability by its id or handle
+    tool: String,
     /// Also show the cheapest path to this tool
     #[arg(long, value_name = "TOOL")]
-    to: Option<Callee>,
+    to: Option<String>,
     /// Number of neighbours per direction and of community mates at most
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
@@ -48,22 +47,23 @@ fn ask(remote: &Remote, arguments: &Arguments) -> anyhow::Result<Value> {
 /// Computes the answer from a fold of the log, as a server would.
 async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> anyhow::Result<Value> {
     let state = source.state(arguments.question.at.unwrap_or(Moment::Now)).await?;
-    let find = |callee: &Callee| -> anyhow::Result<Node> {
-        node(&state, callee).ok_or_else(|| anyhow::anyhow!("nothing is known about '{callee}'"))
-    };
-    let tool = find(&arguments.tool)?;
-    let to = arguments.to.as_ref().map(find).transpose()?;
     let measures = Measures::compute(&state, None, ColdStart::from(&config.graph), &tool_vectors(&state));
-    Ok(json!(RelatedDto::new(&state, &measures, tool, to, arguments.limit.into())))
+    let (tool, to) = (arguments.tool.clone(), arguments.to.clone());
+    let query = RelatedQuery { tool, to, limit: Some(arguments.limit.into()) };
+    let answer = related(&state, &measures, &query);
+    Ok(json!(answer.map_err(|Refused { field, problem, .. }| anyhow::anyhow!("{field}: {problem}"))?))
 }
 
-/// Percent-encodes an id for a query string. Ids are printable ASCII.
-fn encoded(callee: &Callee) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-._~:".contains(character);
-    let encode = |character: char| {
-        if plain(character) { character.to_string() } else { format!("%{:02X}", u32::from(character)) }
-    };
-    callee.to_string().chars().map(encode).collect()
+/// Percent-encodes a name for a query string.
+fn encoded(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(encode).collect()
+}
+
+/// How often, of how many.
+fn share(times: &Value, of: &Value) -> String {
+    if times == 0 { "-".to_owned() } else { format!("{times} of {of}") }
 }
 
 fn print(answer: &Value, output: &Output) {
@@ -76,18 +76,19 @@ fn print(answer: &Value, output: &Output) {
     let mut rows = Vec::new();
     for related in list(&answer["related_tools"]) {
         let relation = text(&related["relation"]).replace('_', " ");
-        rows.push(vec![relation, text(&related["tool"]), String::new(), number(&related["score"]), String::new()]);
+        rows.push(vec![relation, text(&related["tool"]), String::new(), share(&related["times"], &related["of"])]);
     }
     for (name, side) in [("in", "edge from"), ("out", "edge to")] {
         for link in list(&answer["neighbours"][name]) {
             let kind = format!("{} ({})", text(&link["kind"]), text(&link["source"]));
-            rows.push(vec![side.into(), text(&link["tool"]), kind, number(&link["weight"]), text(&link["observations"])]);
+            let seen = share(&link["observations"], &link["of"]);
+            rows.push(vec![side.into(), text(&link["tool"]), kind, seen]);
         }
     }
     if rows.is_empty() {
         output.say("no neighbours");
     } else {
-        output.table(&["", "tool", "edge", "weight", "observations"], rows);
+        output.table(&["", "tool", "edge", "runs, of its calls"], rows);
     }
     if answer["community_size"].as_u64() > Some(1) {
         output.say(format!("same community: {}", joined(&answer["community_mates"], ", ")));

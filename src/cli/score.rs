@@ -65,10 +65,10 @@ fn print(answer: &Value, output: &Output) {
 }
 
 fn row(item: &Value) -> Vec<String> {
-    let name = match item["name"].as_str() {
-        Some(name) => {
+    let name = match item["handle"].as_str() {
+        Some(handle) => {
             let tools: Vec<&str> = item["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            format!("{name}\n{}", tools.join(", "))
+            format!("capability:{handle}\n{}", tools.join(", "))
         }
         None => text(&item["item"]),
     };

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
 use super::output::Output;
 use super::{CommandError, Outcome};
 use crate::clock::Clock;
-use crate::config::{Config, Secret};
+use crate::config::{self, Config, Secret};
 use crate::role::{Role, Roles};
 use crate::runtime::Runtime;
 
@@ -48,7 +49,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     } else {
         return Err(anyhow::anyhow!("--roles needs --nats: an embedded pml is one process").into());
     };
-    let (server, address) = runtime.serve_http(&config.http)?;
+    let (server, address) = listen(&runtime, &config.http)?;
     let applied = runtime.views.current().applied();
     if on_nats {
         output.say(format!("pml listens on http://{address} with the log on NATS ({applied} records): {}", runtime.roles));
@@ -64,6 +65,17 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     ended.map(|()| 0)
 }
 
+/// Binds the configured address.
+pub(super) fn listen(runtime: &Runtime, settings: &config::Http) -> anyhow::Result<(actix_web::dev::Server, SocketAddr)> {
+    let address = settings.listen;
+    runtime.serve_http(settings).with_context(|| {
+        format!(
+            "cannot listen on {address}; stop what uses port {}, or choose another with --listen or http.listen",
+            address.port()
+        )
+    })
+}
+
 /// Serves until Ctrl-C, SIGTERM or damage of the log; then finishes the requests under way.
 pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runtime) -> Result<(), CommandError> {
     let handle = server.handle();
@@ -74,7 +86,7 @@ pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runt
         _ = terminate.recv() => None,
         damage = runtime.damaged() => Some(damage),
     };
-    // Event streams never end by themselves; the server cuts them after its shutdown timeout.
+    runtime.end_streams();
     handle.stop(true).await;
     serving.await??;
     damage.map_or(Ok(()), |damage| Err(damage.into()))

@@ -1,9 +1,11 @@
 //! Sources of records for the commands: a running server, a data directory, NATS, or Parquet files.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::LogLocation;
+use super::output::progress_bar;
 use super::remote::Remote;
 use crate::ask::Asker;
 use crate::clock::Clock;
@@ -92,7 +94,9 @@ impl Source {
         self.check(at).await?;
         let mut state = self.starting_state(at.seq_lower_bound()).await;
         let begin = state.applied();
+        let bar = progress_bar("folding", self.tail()?.0.saturating_sub(begin.0), std::io::stderr().is_terminal());
         let fold = |record: Record| {
+            bar.inc(1);
             let included = at.includes(&record);
             if included {
                 state.apply(&record);
@@ -100,6 +104,7 @@ impl Source {
             Ok(included)
         };
         self.visit(begin, fold).await?;
+        bar.finish_and_clear();
         Ok(state)
     }
 
@@ -144,7 +149,7 @@ impl Source {
                 }
             }
             Self::Server(remote) => {
-                let path = format!("/v1/events?from={}", after.next());
+                let path = format!("/v1/events?from={}&vectors=true", after.next());
                 for line in remote.lines(&path, "application/x-ndjson")? {
                     if !visit(parse_record(&line?)?).await? {
                         break;

@@ -1,6 +1,7 @@
 //! Validation of the configuration: ranges of values, and settings that depend on each other.
 
 use super::{Config, ConfigError};
+use crate::core::id::ToolId;
 use crate::core::redact::Redactor;
 
 /// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
@@ -37,6 +38,10 @@ impl Config {
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
+        if !self.default_server.is_empty() && format!("{}:x", self.default_server).parse::<ToolId>().is_err() {
+            let problem = format!("'{}' cannot be the server of a tool id server:name", self.default_server);
+            return Err(ConfigError::Value { key: "default_server", problem });
+        }
         self.validate_trainer()?;
         self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
@@ -65,6 +70,7 @@ impl Config {
             let problem = "must be at least dead.letter_bytes_max, or a long letter could never be kept".to_owned();
             return Err(ConfigError::Value { key: "dead.bytes_max", problem });
         }
+        self.http.validate_origins()?;
         if let Err(error) = Redactor::with_extra(&self.redact.extra) {
             return Err(ConfigError::Value { key: "redact.extra", problem: error.to_string() });
         }

@@ -4,6 +4,7 @@
 //! The id of a capability is the digest of its canonical structure (`structure`), so the same procedure run by different agents is
 //! one capability. `Capabilities` is the table of them, with members, levels and parents.
 
+mod handle;
 mod identity_cache;
 mod programs;
 pub mod structure;
@@ -19,6 +20,7 @@ use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
 use super::id::{Callee, CapabilityId, Seq};
 use super::text::searchable_text;
+use handle::Origin;
 use identity_cache::IdentityCache;
 use programs::Programs;
 pub use structure::Structure;
@@ -53,6 +55,8 @@ impl Status {
 #[derive(Clone, Debug)]
 pub struct Capability {
     pub id: CapabilityId,
+    /// A readable name that no other capability has and that never changes; empty for a stub.
+    pub handle: Arc<str>,
     pub name: String,
     pub description: String,
     pub status: Status,
@@ -79,6 +83,7 @@ impl Capability {
     fn stub(id: CapabilityId, seq: Seq) -> Self {
         Self {
             id,
+            handle: Arc::default(),
             name: String::new(),
             description: String::new(),
             status: Status::Stub,
@@ -143,6 +148,7 @@ impl Capability {
 #[derive(Clone, Debug, Default)]
 pub struct Capabilities {
     positions: OrdMap<CapabilityId, u32>,
+    handles: OrdMap<Arc<str>, u32>,
     table: Vector<Arc<Capability>>,
     identities: IdentityCache,
     programs: Programs,
@@ -189,6 +195,8 @@ impl Capabilities {
         if known.is_none() {
             let structure = structure();
             let name = structure.summary();
+            let origin = Origin::Learned { calls: structure.in_order_of_flow(), intent: &trace.intent };
+            self.set_handle(position, &origin);
             self.set_structure(position, structure, calls);
             let capability = self.at_mut(position);
             capability.name = name;
@@ -210,6 +218,7 @@ impl Capabilities {
     pub fn declare(&mut self, id: CapabilityId, structure: Structure, calls: &[Node], event: &CapabilityDeclared, seq: Seq) {
         let position = self.intern(id, seq);
         if self.at(position).status == Status::Stub {
+            self.set_handle(position, &Origin::Declared { name: &event.name });
             self.set_structure(position, structure, calls);
         }
         if let Some(code) = &event.code {
@@ -228,6 +237,13 @@ impl Capabilities {
     /// Counts a step that called this capability.
     pub fn record_call(&mut self, position: u32, success: bool, duration_ms: u64, seq: Seq) {
         self.at_mut(position).record_use(success, duration_ms, seq);
+    }
+
+    fn set_handle(&mut self, position: u32, origin: &Origin<'_>) {
+        let handle = handle::choose(self.at(position).id, origin, |handle| self.handles.contains_key(handle));
+        let handle: Arc<str> = handle.into();
+        self.handles.insert(Arc::clone(&handle), position);
+        self.at_mut(position).handle = handle;
     }
 
     /// Sets structure and members, and updates the parents of the members and the levels.
@@ -271,6 +287,11 @@ impl Capabilities {
         self.positions.get(&id).copied()
     }
 
+    /// The capability with this handle.
+    pub fn by_handle(&self, handle: &str) -> Option<&Capability> {
+        self.handles.get(handle).map(|position| self.at(*position))
+    }
+
     pub fn get(&self, id: CapabilityId) -> Option<&Capability> {
         self.position(id).map(|position| self.at(position))
     }
@@ -311,6 +332,12 @@ impl Capabilities {
         }
         Self {
             positions: rows.iter().map(|capability| capability.id).zip(0_u32..).collect(),
+            handles: rows
+                .iter()
+                .map(|capability| Arc::clone(&capability.handle))
+                .zip(0_u32..)
+                .filter(|(handle, _)| !handle.is_empty())
+                .collect(),
             table: rows.into_iter().map(Arc::new).collect(),
             identities: IdentityCache::default(),
             programs,
@@ -340,7 +367,7 @@ impl Digestible for Capabilities {
     fn digest(&self, writer: &mut DigestWriter) {
         writer.len(self.table.len());
         for capability in &self.table {
-            writer.u128(capability.id.to_bits()).text(&capability.name).text(&capability.description);
+            writer.u128(capability.id.to_bits()).text(&capability.handle).text(&capability.name).text(&capability.description);
             writer.text(capability.status.name()).u32(capability.level);
             writer.u64(capability.usage).u64(capability.successes).u64(capability.duration_total_ms);
             for text in [capability.code.as_deref(), capability.parameters_schema.as_ref().map(Json::as_str)] {

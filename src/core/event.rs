@@ -14,6 +14,7 @@ pub mod stored;
 mod text;
 pub(crate) mod wire;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,7 +39,30 @@ pub struct NewRecord {
     pub source: Arc<str>,
     /// The record that caused this one.
     pub causation: Option<RecordId>,
+    /// Attributes that are kept for readers and not interpreted. Most events have none.
+    pub envelope: Option<Box<Envelope>>,
     pub event: Event,
+}
+
+impl NewRecord {
+    /// The id as its producer wrote it.
+    pub fn given_id(&self) -> Cow<'_, str> {
+        match self.envelope.as_ref().and_then(|envelope| envelope.id.as_deref()) {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(self.id.to_string()),
+        }
+    }
+}
+
+/// The `CloudEvents` attributes of a fact that pml keeps and does not interpret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// The producer's id, if it is not its own identity ([`RecordId::of_event`]).
+    pub id: Option<String>,
+    pub subject: Option<String>,
+    /// W3C trace context: `00-<trace>-<span>-<flags>`.
+    pub traceparent: Option<String>,
+    pub tracestate: Option<String>,
 }
 
 /// A fact with its position in the log.

@@ -130,6 +130,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         redactor: Redactor::builtin(),
+        default_server: None,
         intent_bytes_max: 100,
         text_bytes_max: 100,
         json_bytes_max: 100,
@@ -205,7 +206,14 @@ mod tests {
         for (number, event) in (0..).zip(given) {
             let time = Timestamp::from_micros(number);
             let id = RecordId::derived(time, &[&number.to_string()]);
-            executions.apply(&Arc::new(NewRecord { id, time, source: "test".into(), causation: None, event: event.clone() }));
+            executions.apply(&Arc::new(NewRecord {
+                id,
+                time,
+                source: "test".into(),
+                causation: None,
+                envelope: None,
+                event: event.clone(),
+            }));
         }
         assert_eq!(admit(&executions, event, &LIMITS), expected, "given {given:?} when {event:?}");
     }

@@ -68,7 +68,7 @@ impl History {
         self.seq += 1;
         let time = Timestamp::from_micros(0).plus_millis(self.seq * 1_000);
         let id = RecordId::from_parts(time, self.seq.into());
-        let fact = Arc::new(NewRecord { id, time, source: "urn:test".into(), causation: None, event });
+        let fact = Arc::new(NewRecord { id, time, source: "urn:test".into(), causation: None, envelope: None, event });
         self.state.apply(&Record { seq: Seq(self.seq), recorded_at: time, fact });
     }
 

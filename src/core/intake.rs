@@ -18,6 +18,9 @@ pub struct Limits {
     /// Made from the keys of `[redact]`, not read.
     #[serde(skip)]
     pub redactor: Redactor,
+    /// The server of tools that are named without one (key `default_server`); none if the source of the event gives the name.
+    #[serde(skip)]
+    pub default_server: Option<String>,
     pub intent_bytes_max: usize,
     pub text_bytes_max: usize,
     pub json_bytes_max: usize,
@@ -34,6 +37,11 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         return Err(Refusal::NotPublishable { kind: kind.name() });
     }
     text("source", &record.source, limits)?;
+    if let Some(envelope) = &record.envelope {
+        optional_text("id", envelope.id.as_ref(), limits)?;
+        optional_text("subject", envelope.subject.as_ref(), limits)?;
+        optional_text("tracestate", envelope.tracestate.as_ref(), limits)?;
+    }
     match &mut record.event {
         Event::ToolRegistered(tool) => {
             text("data.name", &tool.name, limits)?;
@@ -143,6 +151,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         redactor: Redactor::builtin(),
+        default_server: None,
         intent_bytes_max: 16,
         text_bytes_max: 12,
         json_bytes_max: 40,
@@ -158,6 +167,7 @@ mod tests {
             time: Timestamp::from_micros(0),
             source: "test".into(),
             causation: None,
+            envelope: None,
             event: codec::from_json(kind, kind.version(), &data.to_string()).unwrap(),
         }
     }

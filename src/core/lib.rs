@@ -36,6 +36,8 @@ pub mod tool;
 pub mod untrusted;
 pub mod vectors;
 
+pub mod name;
+
 pub mod digest;
 pub mod seen;
 pub mod state;

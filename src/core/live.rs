@@ -150,7 +150,7 @@ mod tests {
     fn record(seq: u64, event: Event) -> Record {
         let time = Timestamp::from_micros(i64::try_from(seq).unwrap());
         let id = RecordId::from_parts(time, u128::from(seq));
-        let fact = Arc::new(NewRecord { id, time, source: "test".into(), causation: None, event });
+        let fact = Arc::new(NewRecord { id, time, source: "test".into(), causation: None, envelope: None, event });
         Record { seq: Seq(seq), recorded_at: time, fact }
     }
 

@@ -96,14 +96,25 @@ pub fn predict_with(state: &State, evidence: &Evidence, query: &PredictionQuery<
     let all = ranked(state, evidence, &context, &Excluded::default(), Ranking::Served);
     let (first, p) = all.first().map_or((Candidate::Done, 0.0), |(candidate, p, _)| (*candidate, *p));
     let threshold = predictor.thresholds.threshold(state, first.symbol(), query.mode, query.seed);
-    // Where "done" is the only candidate, it says nothing.
-    let decision = if p >= threshold && all.len() > 1 { Decision::Emit } else { Decision::Hold };
-    let weights = predictor.weights(StepKind::after(context.len()));
+    let is_informed = all.len() > 1;
+    let decision = if p >= threshold && is_informed { Decision::Emit } else { Decision::Hold };
+    let weights = predictor.weights(StepKind::after(context.iter().flatten().count()));
+    let typical = mean(&all);
     let ranked = all.into_iter().take(query.k).map(|(candidate, p, values)| {
         let outcome = candidate.outcome(state);
-        Ranked { outcome, p, values, weights: *weights }
+        Ranked { outcome, p, values, weights: *weights, typical }
     });
-    Prediction { ranked: ranked.collect(), based_on_seq: state.applied(), model: predictor.version(), threshold, decision }
+    let (ranked, model, based_on_seq) = (ranked.collect(), predictor.version(), state.applied());
+    Prediction { ranked, based_on_seq, model, threshold, decision, is_informed }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "candidates are few")]
+fn mean(all: &[(Candidate, f64, Values)]) -> Values {
+    let mut mean = [0.0; SIGNALS];
+    for (_, _, values) in all {
+        mean.iter_mut().zip(values).for_each(|(sum, value)| *sum += value / all.len() as f64);
+    }
+    mean
 }
 
 /// Returns every candidate with its probability, the most likely first.
@@ -151,7 +162,8 @@ pub(crate) fn probabilities_by(
     ranked(state, evidence, context, excluded, ranking).into_iter().map(|(candidate, p, _)| (candidate, p)).collect()
 }
 
-/// Ranks all candidates. Ties keep the order of the candidates, the end last.
+/// Ranks all candidates. Ties keep the order of the candidates, the end last. Unknown calls of the context say nothing about what follows,
+/// least of all that nothing does, so the known ones are taken alone.
 fn ranked(
     state: &State,
     evidence: &Evidence,
@@ -159,6 +171,8 @@ fn ranked(
     excluded: &Excluded,
     ranking: Ranking<'_>,
 ) -> Vec<(Candidate, f64, Values)> {
+    let known: Vec<Option<Node>> = context.iter().copied().filter(Option::is_some).collect();
+    let context = known.as_slice();
     let chances = Chances::new(state, evidence, context, excluded);
     let next = ranking.next(state, evidence, context);
     let candidates = candidates::collect(state, evidence, &chances, next.as_ref());

@@ -1,7 +1,7 @@
 //! Refusals: the reasons why an event is not accepted. A refusal is reported to the sender, counted, and stored with the redacted
 //! event as a dead letter. Its text names the field and, where there is one, the limit.
 
-use super::id::{ExecutionId, StepId};
+use super::id::{ExecutionId, Seq, StepId};
 use super::redact::{self, Redactor};
 
 /// Longest text that is quoted from what was sent.
@@ -22,6 +22,12 @@ pub enum Refusal {
     Missing { field: String },
     #[error("{field}: {problem}")]
     Invalid { field: String, problem: String },
+    #[error("{field}: is no member of this kind of event; did you mean '{meant}'?")]
+    Misspelt { field: String, meant: String },
+    #[error("{field}: is no member of this kind of event; its members are {known}")]
+    UnknownMember { field: String, known: String },
+    #[error("id: record {seq} has this id and other content; give every event an id of its own, or none")]
+    Conflict { seq: Seq },
     #[error("{field}: is {len} bytes long, the limit is {max} ({key})")]
     TooLong { field: String, len: usize, max: usize, key: &'static str },
     #[error("{field}: has {count} entries, the limit is {max} ({key})")]
@@ -70,10 +76,12 @@ impl Refusal {
             }
             Self::UnknownKind { kind, .. } => clean(kind),
             Self::UnknownVersion { version, .. } => clean(version),
+            Self::Misspelt { field, .. } | Self::UnknownMember { field, .. } => clean(field),
             Self::Missing { field } | Self::TooLong { field, .. } | Self::TooMany { field, .. } => clean(field),
             Self::DependencyCycle { path } => clean(path),
             // They quote ids that were checked, or nothing.
             Self::NotPublishable { .. }
+            | Self::Conflict { .. }
             | Self::UnknownExecution { .. }
             | Self::AlreadyStarted { .. }
             | Self::AlreadyFinished { .. }
@@ -94,10 +102,13 @@ impl Refusal {
             Self::Malformed { field, .. }
             | Self::Missing { field }
             | Self::Invalid { field, .. }
+            | Self::Misspelt { field, .. }
+            | Self::UnknownMember { field, .. }
             | Self::TooLong { field, .. }
             | Self::TooMany { field, .. } => field,
             Self::UnknownKind { .. } | Self::NotPublishable { .. } => "type",
             Self::UnknownVersion { .. } => "dataschema",
+            Self::Conflict { .. } => "id",
             Self::UnknownExecution { .. }
             | Self::AlreadyStarted { .. }
             | Self::AlreadyFinished { .. }
@@ -118,6 +129,8 @@ impl Refusal {
             Self::NotPublishable { .. } => "not_publishable",
             Self::Missing { .. } => "missing_field",
             Self::Invalid { .. } | Self::StepChangedTool { .. } => "invalid_field",
+            Self::Misspelt { .. } | Self::UnknownMember { .. } => "unknown_field",
+            Self::Conflict { .. } => "conflict",
             Self::TooLong { .. } => "too_long",
             Self::TooMany { .. } | Self::TooManySteps { .. } => "too_many",
             Self::UnknownExecution { .. } => "unknown_execution",
@@ -128,6 +141,11 @@ impl Refusal {
             Self::DependencyCycle { .. } => "dependency_cycle",
             Self::TooManyOpen { .. } => "too_many_open",
         }
+    }
+
+    /// Whether the log holds the id with other content.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
     }
 
     /// Whether the event may have arrived before the one it refers to, so that waiting for that one may make it acceptable.

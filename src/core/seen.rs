@@ -48,7 +48,7 @@ impl SeenIds {
     }
 
     pub fn contains(&self, id: RecordId) -> bool {
-        self.recent.binary_search(&id).is_ok() || self.runs.iter().any(|run| holds(run, id))
+        holds(&self.recent, id) || self.runs.iter().any(|run| holds(run, id))
     }
 
     pub fn len(&self) -> usize {

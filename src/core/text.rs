@@ -12,6 +12,11 @@ const STOP_WORDS: [&str; 38] = [
     "your", "our", "us",
 ];
 
+/// Whether a word in lower case says nothing about what a text is about.
+pub fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.contains(&word)
+}
+
 /// Words between two clauses, besides punctuation.
 const CONJUNCTIONS: [&str; 9] =
     ["and then", "and also", "after that", "followed by", "as well as", "afterwards", "finally", "and", "then"];
@@ -39,7 +44,7 @@ pub fn words(text: &str) -> Vec<String> {
 }
 
 fn push_word(word: &mut String, words: &mut Vec<String>) {
-    if !word.is_empty() && !STOP_WORDS.contains(&word.as_str()) {
+    if !word.is_empty() && !is_stop_word(word) {
         words.push(stem(word));
     }
     word.clear();

@@ -204,8 +204,14 @@ impl Tools {
         self.positions.values().map(|position| self.at(*position))
     }
 
+    /// All tools, those included that were only called.
     pub fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Tools that somebody registered. O(tools).
+    pub fn registered(&self) -> usize {
+        self.table.iter().filter(|tool| !tool.is_stub()).count()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -79,7 +79,7 @@ impl<'a> Learner<'a> {
         for (number, event) in (0..).zip(parts.iter().flat_map(TrainedPart::events)) {
             let (now, source) = (self.now, Arc::from("pml/trainer"));
             let id = RecordId::from_parts(now, number);
-            self.append(NewRecord { id, time: now, source, causation: None, event });
+            self.append(NewRecord { id, time: now, source, causation: None, envelope: None, event });
         }
         parts
     }

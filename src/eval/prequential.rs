@@ -185,7 +185,7 @@ pub fn state_records(state: &State) -> impl Iterator<Item = Record> {
     (1..).zip(tools.chain(traces)).map(|(seq, event)| {
         let time = Timestamp::from_micros(0);
         let id = RecordId::from_parts(time, u128::from(seq));
-        let fact = NewRecord { id, time, source: "pml/snapshot".into(), causation: None, event };
+        let fact = NewRecord { id, time, source: "pml/snapshot".into(), causation: None, envelope: None, event };
         Record { seq: Seq(seq), recorded_at: time, fact: Arc::new(fact) }
     })
 }

@@ -1,5 +1,6 @@
 //! A run as JSON: the same document over HTTP, MCP, NATS and the command line.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ use crate::core::id::StepId;
 use crate::core::redact;
 
 /// A run with the results of its tasks, as far as they are small.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
 pub struct RunDto {
     run: String,
     /// running, `approval_required`, succeeded, failed, aborted or interrupted.
@@ -27,7 +29,8 @@ pub struct RunDto {
 }
 
 /// What came of a program. The results of its calls are not part of the answer: it returns what matters.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunOfProgram")]
 struct ProgramDto {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
@@ -43,7 +46,8 @@ struct ProgramDto {
     capability: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunTask")]
 struct TaskDto {
     id: String,
     tool: String,
@@ -63,7 +67,8 @@ struct TaskDto {
     result_bytes: Option<usize>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TaskError")]
 struct ErrorDto {
     kind: String,
     message: String,

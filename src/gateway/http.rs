@@ -5,12 +5,14 @@ mod ask;
 mod auth;
 mod backup;
 mod body;
+mod cors;
 mod dead;
 mod dto;
 mod error;
 mod execute;
 mod mcp;
 mod models;
+mod observe;
 mod openapi;
 mod predictions;
 mod publish;
@@ -27,12 +29,12 @@ use std::time::Duration;
 
 use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
+use tokio::sync::watch;
 
 use crate::ask::Asker;
 use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config;
-use crate::core::graph::measures::Measures;
 use crate::execute::Runner;
 use crate::gateway::mcp::Mcp;
 use crate::log::DeadLetters;
@@ -43,7 +45,7 @@ use crate::snapshot::Keeper;
 use crate::subject::Subjects;
 use crate::training::Trainer;
 use crate::upstream::Upstreams;
-use crate::views::{Latest, Views};
+use crate::views::Views;
 
 pub use auth::{hash_key, new_key};
 pub(crate) use dto::DeadLetterDto;
@@ -56,7 +58,6 @@ const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Gateway {
     pub(crate) publisher: Publisher,
     pub(crate) views: Views,
-    pub(crate) measures: Latest<Measures>,
     pub(crate) asker: Asker,
     pub(crate) mcp: Mcp,
     pub(crate) log: SharedLog,
@@ -72,6 +73,8 @@ pub(crate) struct Gateway {
     /// Whether this process has the execution role.
     pub(crate) takes_events: bool,
     pub(crate) settings: config::Http,
+    /// Set when streamed answers have to end.
+    pub(crate) closing: watch::Receiver<bool>,
 }
 
 /// Binds the configured address and serves until the returned server is stopped. The address is the one bound, also for port 0.
@@ -87,6 +90,8 @@ pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server
             .app_data(error::json_config(gateway.settings.body_timeout_ms))
             .wrap(from_fn(auth::check_host))
             .wrap(from_fn(body::limit_time))
+            .wrap(from_fn(cors::allow))
+            .wrap(from_fn(observe::observe))
             .configure(routes::register)
     })
     .workers(settings.workers)

@@ -194,7 +194,14 @@ impl Mcp {
 
     fn facts(&self, events: Vec<Event>) -> Vec<NewRecord> {
         let clock = &self.parts().clock;
-        let fact = |event| NewRecord { id: clock.fresh_id(), time: clock.now(), source: SOURCE.into(), causation: None, event };
+        let fact = |event| NewRecord {
+            id: clock.fresh_id(),
+            time: clock.now(),
+            source: SOURCE.into(),
+            causation: None,
+            envelope: None,
+            event,
+        };
         events.into_iter().map(fact).collect()
     }
 }

@@ -224,8 +224,14 @@ mod tests {
         let record = |seq: u64| {
             let time = Timestamp::from_micros(seq.cast_signed());
             let event = Event::ToolRemoved(ToolRemoved { tool: format!("fs:t{seq}").parse().unwrap() });
-            let fact =
-                NewRecord { id: RecordId::from_parts(time, seq.into()), time, source: "s".into(), causation: None, event };
+            let fact = NewRecord {
+                id: RecordId::from_parts(time, seq.into()),
+                time,
+                source: "s".into(),
+                causation: None,
+                envelope: None,
+                event,
+            };
             Record { seq: Seq(seq), recorded_at: time, fact: Arc::new(fact) }
         };
         [1, 2, 3, 5, 8].map(record).to_vec()
@@ -270,6 +276,7 @@ mod tests {
                 time,
                 source: "s".into(),
                 causation: None,
+                envelope: None,
                 event,
             })
         };

@@ -95,16 +95,25 @@ const fn nullable(
     Column { optional: true, ..required(name, data_type, packing, meaning, example) }
 }
 
-/// The columns in the order of the file. The first eight and `data` are the record itself; the others repeat members of `data`.
-pub const COLUMNS: [Column; 22] = [
+/// The columns in the order of the file. The first eleven and `data` are the record itself; the others repeat members of `data`.
+pub const COLUMNS: [Column; 25] = [
     required("seq", Type::U64, Packing::Delta, "Position in the log; strictly increasing, holes are legal", "118"),
     required("recorded_at", Type::Time, Packing::Delta, "When the log took it, by the log's clock", "2026-01-31 12:01:40+00"),
     required("time", Type::Time, Packing::Delta, "When it happened, by the producer's clock", "2026-01-31 12:01:39.25+00"),
-    required("id", Type::Text, Packing::DeltaText, "ULID or UUIDv7 given by the producer", "01KG9VXJ0000000000000000AB"),
+    required(
+        "id",
+        Type::Text,
+        Packing::DeltaText,
+        "Id given by the producer; unique by itself if a ULID or UUIDv7, else with `source`",
+        "01KG9VXJ0000000000000000AB",
+    ),
     required("kind", Type::Text, Packing::Dictionary, "What happened", "step.finished"),
     required("version", Type::U8, Packing::Dictionary, "Version of the kind's schema (`schemas/`)", "1"),
     required("source", Type::Text, Packing::Dictionary, "Who says so, a URI reference", "urn:agent:7"),
     nullable("causation", Type::Text, Packing::Plain, "Id of the record that caused this one", "01KG9VXH0000000000000000AA"),
+    nullable("subject", Type::Text, Packing::Dictionary, "CloudEvents `subject`", "order 12"),
+    nullable("traceparent", Type::Text, Packing::Plain, "W3C trace context", "00-4bf92f35...-00f067aa...-01"),
+    nullable("tracestate", Type::Text, Packing::Dictionary, "The rest of the trace context", "vendor=1"),
     nullable("execution", Type::Text, Packing::Dictionary, "Execution it belongs to", "e-42"),
     nullable("session", Type::Text, Packing::Dictionary, "Session, on `execution.started` and `trace.completed`", "s-7"),
     nullable("agent", Type::Text, Packing::Dictionary, "Agent, on the same kinds", "planner"),

@@ -11,13 +11,25 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field};
 
 use super::columns::{TIME_ZONE, schema};
-use crate::core::event::{Event, Kind, ModelVersion, NewRecord, Record, codec};
+use crate::core::event::{Envelope, Event, Kind, ModelVersion, NewRecord, Record, codec};
 use crate::core::id::{ExecutionId, RecordId, Seq, SessionId, StepId};
 use crate::core::time::Timestamp;
 
 /// The columns a record is read back from.
-pub(super) const RECORD_COLUMNS: [&str; 9] =
-    ["seq", "recorded_at", "time", "id", "kind", "version", "source", "causation", "data"];
+pub(super) const RECORD_COLUMNS: [&str; 12] = [
+    "seq",
+    "recorded_at",
+    "time",
+    "id",
+    "kind",
+    "version",
+    "source",
+    "causation",
+    "subject",
+    "traceparent",
+    "tracestate",
+    "data",
+];
 
 /// Limits of a batch, so that no column outgrows its 32-bit offsets.
 const BATCH_ROWS: usize = 8_192;
@@ -37,6 +49,15 @@ impl ContentHash {
         }
     }
 
+    /// Adds subject and trace context. A record without them adds nothing, as in files that have no columns for them.
+    fn add_envelope(&mut self, texts: [Option<&str>; 3]) {
+        for (index, text) in (0_u8..).zip(texts) {
+            if let Some(text) = text {
+                self.0.update(&[index]).update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            }
+        }
+    }
+
     pub(super) fn hex(&self) -> String {
         self.0.finalize().to_hex().to_string()
     }
@@ -52,6 +73,9 @@ pub(super) struct BatchBuilder {
     version: UInt8Builder,
     source: StringBuilder,
     causation: StringBuilder,
+    subject: StringBuilder,
+    traceparent: StringBuilder,
+    tracestate: StringBuilder,
     execution: StringBuilder,
     session: StringBuilder,
     agent: StringBuilder,
@@ -85,6 +109,9 @@ impl BatchBuilder {
             version: UInt8Builder::new(),
             source: text(),
             causation: text(),
+            subject: text(),
+            traceparent: text(),
+            tracestate: text(),
             execution: text(),
             session: text(),
             agent: text(),
@@ -107,13 +134,18 @@ impl BatchBuilder {
 
     pub(super) fn push(&mut self, record: &Record) {
         let fact = &*record.fact;
-        let (id, kind) = (fact.id.to_string(), fact.event.kind());
+        let (id, kind) = (fact.given_id(), fact.event.kind());
         let causation = fact.causation.map(|id| id.to_string());
         self.json.clear();
         codec::write_json(&fact.event, &mut self.json);
         let data = std::str::from_utf8(&self.json).expect("JSON is text");
-        let texts = [Some(id.as_str()), Some(kind.name()), Some(&*fact.source), causation.as_deref(), Some(data)];
+        let texts = [Some(&*id), Some(kind.name()), Some(&*fact.source), causation.as_deref(), Some(data)];
         self.content.add(record.seq.0, [record.recorded_at.micros(), fact.time.micros()], kind.version(), texts);
+        let envelope = fact.envelope.as_deref();
+        let kept = envelope.map_or([None; 3], |envelope| {
+            [envelope.subject.as_deref(), envelope.traceparent.as_deref(), envelope.tracestate.as_deref()]
+        });
+        self.content.add_envelope(kept);
         self.seq.append_value(record.seq.0);
         self.recorded_at.append_value(record.recorded_at.micros());
         self.time.append_value(fact.time.micros());
@@ -122,6 +154,9 @@ impl BatchBuilder {
         self.version.append_value(kind.version());
         self.source.append_value(&fact.source);
         self.causation.append_option(causation);
+        self.subject.append_option(kept[0]);
+        self.traceparent.append_option(kept[1]);
+        self.tracestate.append_option(kept[2]);
         self.data.append_value(data);
         self.bytes += data.len();
         self.push_members(Members::from_event(&fact.event));
@@ -161,6 +196,9 @@ impl BatchBuilder {
             Arc::new(self.version.finish()),
             Arc::new(self.source.finish()),
             Arc::new(self.causation.finish()),
+            Arc::new(self.subject.finish()),
+            Arc::new(self.traceparent.finish()),
+            Arc::new(self.tracestate.finish()),
             Arc::new(self.execution.finish()),
             Arc::new(self.session.finish()),
             Arc::new(self.agent.finish()),
@@ -262,6 +300,8 @@ pub(super) fn records(batch: &RecordBatch, content: &mut ContentHash) -> Result<
     let time = numbers::<TimestampMicrosecondType>(batch, "time")?;
     let version = numbers::<UInt8Type>(batch, "version")?;
     let text = |name: &str| column::<StringArray>(batch, name);
+    // Files of earlier versions have no columns for these.
+    let kept = ["subject", "traceparent", "tracestate"].map(|name| column::<StringArray>(batch, name).ok());
     let (id, kind, source, causation, data) = (text("id")?, text("kind")?, text("source")?, text("causation")?, text("data")?);
     let mut records = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
@@ -269,17 +309,29 @@ pub(super) fn records(batch: &RecordBatch, content: &mut ContentHash) -> Result<
         let texts = [Some(id.value(row)), Some(kind.value(row)), Some(source.value(row)), caused_by, Some(data.value(row))];
         content.add(seq.value(row), [recorded_at.value(row), time.value(row)], version.value(row), texts);
         let at = |problem: String| format!("record {}: {problem}", seq.value(row));
-        let parse_id = |text: &str| text.parse::<RecordId>().map_err(|error| at(format!("id: {error}")));
+        let parse_id = |text: &str| text.parse::<RecordId>().map_err(|error| at(format!("causation: {error}")));
+        let [subject, traceparent, tracestate] =
+            kept.map(|column| column.filter(|column| column.is_valid(row)).map(|column| column.value(row)));
+        content.add_envelope([subject, traceparent, tracestate]);
         let named: Kind = kind.value(row).parse().map_err(|_| at(format!("unknown kind '{}'", kind.value(row))))?;
         if !named.readable_versions().contains(&version.value(row)) {
             return Err(at(format!("{named} version {} is not known to this pml", version.value(row))));
         }
         let event = codec::from_json(named, version.value(row), data.value(row)).map_err(|refusal| at(refusal.to_string()))?;
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let identity = RecordId::of_event(source.value(row), id.value(row));
+        let envelope = Envelope {
+            id: identity.is_hashed().then(|| id.value(row).to_owned()),
+            subject: own(subject),
+            traceparent: own(traceparent),
+            tracestate: own(tracestate),
+        };
         let fact = NewRecord {
-            id: parse_id(id.value(row))?,
+            id: identity,
             time: Timestamp::from_micros(time.value(row)),
             source: source.value(row).into(),
             causation: caused_by.map(parse_id).transpose()?,
+            envelope: (envelope != Envelope::default()).then(|| Box::new(envelope)),
             event,
         };
         let recorded_at = Timestamp::from_micros(recorded_at.value(row));

@@ -28,6 +28,7 @@ pub fn fact(number: u64) -> Arc<NewRecord> {
         time,
         source: "/contract".into(),
         causation: number.checked_sub(1).map(|before| RecordId::from_parts(time, before.into())),
+        envelope: None,
         event: Event::ExecutionStarted(ExecutionStarted {
             execution: format!("e{number}").parse().expect("a plain id"),
             intent: format!("do thing {number}"),

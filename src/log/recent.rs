@@ -110,7 +110,7 @@ mod tests {
         Record {
             seq: Seq(seq),
             recorded_at: at,
-            fact: Arc::new(NewRecord { id, time: at, source: "".into(), causation: None, event }),
+            fact: Arc::new(NewRecord { id, time: at, source: "".into(), causation: None, envelope: None, event }),
         }
     }
 

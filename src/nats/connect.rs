@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use async_nats::{ConnectOptions, Event, ServerAddr};
+use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 
 use super::{NatsError, SERVER_VERSION_MIN};
 use crate::config;
+use crate::core::event::cloud::percent_decoded;
 
 /// Most publishes that wait for the server's acknowledgement.
 pub(super) const PENDING_ACKS_MAX: usize = 8_192;
@@ -16,11 +17,13 @@ const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(2);
 pub(super) async fn connect(settings: config::Nats) -> Result<async_nats::Client, NatsError> {
     let addresses = addresses(&settings)?;
     let servers = without_credentials(&addresses);
-    let options = options(&settings).await?;
-    let client = options
-        .connect(addresses)
-        .await
-        .map_err(|error| NatsError::Connect { servers: servers.clone(), source: error.into() })?;
+    let options = options(&settings, &addresses).await?;
+    let client = options.connect(addresses).await.map_err(|error| match error.kind() {
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+            NatsError::Login { servers: servers.clone(), source: error.into() }
+        }
+        _ => NatsError::Connect { servers: servers.clone(), source: error.into() },
+    })?;
     let info = client.server_info();
     if !is_new_enough(&info.version) {
         return Err(NatsError::TooOld { servers, found: info.version });
@@ -49,12 +52,22 @@ fn without_credentials(addresses: &[ServerAddr]) -> String {
     addresses.iter().map(|address| format!("{}:{}", address.host(), address.port())).collect::<Vec<_>>().join(", ")
 }
 
-async fn options(settings: &config::Nats) -> Result<ConnectOptions, NatsError> {
+/// The user and password, or the token, of the first address that has one: `nats://user:password@host`, `nats://token@host`. The client
+/// itself ignores them.
+fn login_of_addresses(addresses: &[ServerAddr]) -> Option<(String, Option<String>)> {
+    let address = addresses.iter().find(|address| address.has_user_pass())?;
+    let decoded = |text: &str| percent_decoded(text).into_owned();
+    Some((decoded(address.username().unwrap_or_default()), address.password().map(decoded)))
+}
+
+async fn options(settings: &config::Nats, addresses: &[ServerAddr]) -> Result<ConnectOptions, NatsError> {
+    let in_address = login_of_addresses(addresses);
     let given = [
         ("user", !settings.user.is_empty()),
         ("token", !settings.token.reveal().is_empty()),
         ("nkey_seed", !settings.nkey_seed.reveal().is_empty()),
         ("credentials", !settings.credentials.as_os_str().is_empty()),
+        ("servers", in_address.is_some()),
     ];
     let mut chosen = given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key);
     let (login, another) = (chosen.next(), chosen.next());
@@ -66,6 +79,10 @@ async fn options(settings: &config::Nats) -> Result<ConnectOptions, NatsError> {
     options = match login {
         Some("user") => options.user_and_password(settings.user.clone(), settings.password.reveal().to_owned()),
         Some("token") => options.token(settings.token.reveal().to_owned()),
+        Some("servers") => match in_address.unwrap_or_default() {
+            (user, Some(password)) => options.user_and_password(user, password),
+            (token, None) => options.token(token),
+        },
         Some("nkey_seed") => options.nkey(settings.nkey_seed.reveal().to_owned()),
         Some(_) => options.credentials_file(&settings.credentials).await.map_err(|error| NatsError::Setting {
             key: "credentials",
@@ -132,7 +149,7 @@ mod tests {
         change(&mut settings);
         match addresses(&settings) {
             Err(error) => error.to_string(),
-            Ok(_) => options(&settings).await.err().map(|error| error.to_string()).unwrap_or_default(),
+            Ok(addresses) => options(&settings, &addresses).await.err().map(|error| error.to_string()).unwrap_or_default(),
         }
     }
 
@@ -153,6 +170,19 @@ mod tests {
             nats.tls_cert = "cert.pem".into();
         });
         assert_eq!(half.await, "nats.tls_key: is needed with nats.tls_cert");
+    }
+
+    #[tokio::test]
+    async fn a_login_in_the_address_is_used_alone() {
+        let login = |text: &str| login_of_addresses(&[text.parse().unwrap()]);
+        assert_eq!(login("nats://host"), None);
+        assert_eq!(login("nats://me:p%40ss@host"), Some(("me".to_owned(), Some("p@ss".to_owned()))));
+        assert_eq!(login("nats://secret@host"), Some(("secret".to_owned(), None)));
+        let both = problem(|nats| {
+            nats.servers = vec![Secret::new("nats://me:hunter2@host")];
+            nats.user = "me".to_owned();
+        });
+        assert_eq!(both.await, "nats.servers: is given besides nats.user; give one way to log in");
     }
 
     #[test]

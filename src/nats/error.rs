@@ -9,8 +9,16 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 pub enum NatsError {
     #[error("nats.{key}: {problem}")]
     Setting { key: &'static str, problem: String },
-    #[error("cannot connect to {servers}")]
+    #[error("cannot reach NATS at {servers}; start nats-server there, or name another with --nats or nats.servers")]
     Connect {
+        servers: String,
+        #[source]
+        source: Source,
+    },
+    #[error(
+        "{servers} refused the login; check the user and password in the URL, or nats.user, nats.token, nats.nkey_seed, nats.credentials"
+    )]
+    Login {
         servers: String,
         #[source]
         source: Source,
@@ -29,6 +37,8 @@ pub enum NatsError {
     Different { stream: String, differences: Vec<Difference> },
     #[error("the work queue did not accept the events; sending them again is safe")]
     Queue(#[source] Source),
+    #[error("cannot ask which processes of pml are connected")]
+    Presence(#[source] Source),
     #[error("cannot start the threads of the NATS client")]
     Threads(#[source] std::io::Error),
 }

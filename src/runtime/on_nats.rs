@@ -15,7 +15,7 @@ use crate::gateway;
 use crate::gateway::nats::{IntakeParts, Service};
 use crate::lease::while_leased;
 use crate::log::{JetStreamLog, StreamDeadLetters};
-use crate::nats::Nats;
+use crate::nats::{Nats, ProcessInfo};
 use crate::role::{Role, Roles};
 
 /// Longest time for an orderly stop. Nothing is lost beyond it: events that were not acknowledged are delivered again.
@@ -26,6 +26,7 @@ const STOP_MAX: Duration = Duration::from_secs(3);
 pub(super) struct OnNats {
     intake: Option<Intake>,
     service: Option<Service>,
+    presence: Option<tokio::task::JoinHandle<()>>,
 }
 
 /// The task that reads the work queue. It has a stop signal of its own because it ends before the actors do.
@@ -59,6 +60,9 @@ impl Runtime {
             let service = Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
             on_nats.service = Some(service);
         }
+        let roles = runtime.roles.names().into_iter().map(str::to_owned).collect();
+        let info = ProcessInfo { process: std::process::id(), version: env!("CARGO_PKG_VERSION").to_owned(), roles };
+        on_nats.presence = Some(nats.announce(&info).await?);
         runtime.nats = Some(on_nats);
         Ok(runtime)
     }
@@ -84,8 +88,11 @@ impl Runtime {
 }
 
 /// Stops the gateways, then the actors, within [`STOP_MAX`].
-pub(super) async fn stop(runtime: &mut Runtime, OnNats { intake, service }: OnNats) {
+pub(super) async fn stop(runtime: &mut Runtime, OnNats { intake, service, presence }: OnNats) {
     let stopping = async {
+        if let Some(presence) = presence {
+            presence.abort();
+        }
         if let Some(service) = service {
             service.stop().await;
         }

@@ -61,5 +61,5 @@ pub(crate) fn rollback(state: &State, part: ModelPart) -> Result<Event, ChangeEr
 
 /// The record of a change.
 pub(crate) fn change_record(event: Event, clock: &Clock) -> NewRecord {
-    NewRecord { id: clock.fresh_id(), time: clock.now(), source: SOURCE.into(), causation: None, event }
+    NewRecord { id: clock.fresh_id(), time: clock.now(), source: SOURCE.into(), causation: None, envelope: None, event }
 }

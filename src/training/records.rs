@@ -14,7 +14,7 @@ const SOURCE: &str = "pml/trainer";
 pub(crate) fn training_records(parts: &[TrainedPart], through: &Record, now: Timestamp) -> Vec<Arc<NewRecord>> {
     let record = |event: Event| {
         let id = event_id(&event, through);
-        Arc::new(NewRecord { id, time: now, source: SOURCE.into(), causation: Some(through.fact.id), event })
+        Arc::new(NewRecord { id, time: now, source: SOURCE.into(), causation: Some(through.fact.id), envelope: None, event })
     };
     parts.iter().flat_map(TrainedPart::events).map(record).collect()
 }

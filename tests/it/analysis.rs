@@ -59,6 +59,14 @@ fn every_recipe_of_the_document_runs() {
     run(0, &["eval", "--prequential", text(&place("data")), "--out", text(home.path())]);
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/analysis.md");
     let Some(recipes) = python("recipes.py", &[document, text(home.path())], "") else { return };
+    // A second snapshot doubles no rows.
+    let newest = std::fs::read_dir(place("data/snapshots")).unwrap().next().unwrap().unwrap().path();
+    let earlier = newest.with_file_name(format!("{:020}", 7));
+    std::fs::create_dir(&earlier).unwrap();
+    for file in std::fs::read_dir(&newest).unwrap().map(|entry| entry.unwrap().path()) {
+        std::fs::copy(&file, earlier.join(file.file_name().unwrap())).unwrap();
+    }
+    assert_eq!(python("recipes.py", &[document, text(home.path())], "").as_ref(), Some(&recipes));
     let recipes = recipes.as_array().unwrap();
     assert!(recipes.len() >= 10, "{} recipes", recipes.len());
     for recipe in recipes {

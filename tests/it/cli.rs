@@ -319,6 +319,9 @@ fn the_demo_learns_what_is_shipped_and_leaves_nothing_behind() {
     let ended = run_with(&["demo", "--no-serve"], &[("TMPDIR", text(home.path()))], "");
     let learnt = ended.json();
     assert_eq!((ended.code, &learnt["traces"]), (0, &json!(3_027)), "{learnt}");
+    let predictions = learnt["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 3, "one arrives before each call: {learnt}");
+    assert!(predictions.iter().filter(|one| one["predicted"] == one["called"]).count() >= 2, "{learnt}");
     assert!(learnt["tools"].as_u64().unwrap() >= 260 && learnt["capabilities"].as_u64().unwrap() > 500, "{learnt}");
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }

@@ -21,7 +21,7 @@ pub(crate) fn at(second: u64) -> Timestamp {
 /// A fact with an id and a time of its own: `number` seconds after noon.
 pub(crate) fn fact(number: u64, event: Event) -> Arc<NewRecord> {
     let id = RecordId::from_parts(at(number), number.into());
-    Arc::new(NewRecord { id, time: at(number), source: "urn:test".into(), causation: None, event })
+    Arc::new(NewRecord { id, time: at(number), source: "urn:test".into(), causation: None, envelope: None, event })
 }
 
 pub(crate) fn record(seq: u64, fact: &Arc<NewRecord>) -> Record {

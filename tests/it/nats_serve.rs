@@ -56,7 +56,7 @@ fn an_agent_with_the_official_client_is_taken_also_while_pml_is_down() {
             (&json!("invalid_field"), &json!("data.tool"), &json!("nats"))
         );
         let event: Value = serde_json::from_str(letter["event"].as_str().unwrap()).unwrap();
-        assert_eq!(event["data"]["tool"], "no-server", "the original is kept");
+        assert_eq!(event["data"]["tool"], "no-server:", "the original is kept");
     }
     let state = server.settled_state();
     assert_eq!((&state["events"]["execution.started"], &state["events"]["trace.completed"]), (&json!(2), &json!(2)));
@@ -146,8 +146,14 @@ async fn write_history(directory: &Path, count: usize) -> Seq {
         let trace = open.get(&execution).unwrap().complete(&execution, false);
         let id = RecordId::derived(trace.started, &["trace", execution.as_str()]);
         let event = Event::TraceCompleted(trace);
-        let trace =
-            Arc::new(NewRecord { id, time: Timestamp::from_micros(7), source: "pml/trace".into(), causation: None, event });
+        let trace = Arc::new(NewRecord {
+            id,
+            time: Timestamp::from_micros(7),
+            source: "pml/trace".into(),
+            causation: None,
+            envelope: None,
+            event,
+        });
         open.apply(&trace);
         batch.push(trace);
         if batch.len() >= 5_000 || run + 1 == count / 5 {

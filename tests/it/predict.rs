@@ -60,7 +60,7 @@ impl Office {
     fn append(&mut self, event: Event, causation: Option<RecordId>) -> RecordId {
         let number = self.records.len() as u64 + 1;
         let id = RecordId::from_parts(at(number), number.into());
-        let fact = NewRecord { id, time: at(number), source: "urn:test".into(), causation, event };
+        let fact = NewRecord { id, time: at(number), source: "urn:test".into(), causation, envelope: None, event };
         let record = record(number, &Arc::new(fact));
         self.state.apply(&record);
         self.records.push(record);

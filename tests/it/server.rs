@@ -202,6 +202,14 @@ impl Server {
         })
     }
 
+    /// The state once it holds the whole log, whatever is open.
+    pub(crate) fn settled_open_state(&self) -> Value {
+        eventually("the whole log to be folded", || {
+            let (state, tail) = (self.ask("/v1/state"), self.get("/readyz").json()["tail_seq"].clone());
+            Some(state).filter(|state| state["applied_seq"] == tail && state["texts"] == state["texts_embedded"])
+        })
+    }
+
     /// The last position of the log.
     pub(crate) fn tail(&self) -> u64 {
         self.get("/readyz").json()["tail_seq"].as_u64().unwrap()

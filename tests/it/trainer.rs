@@ -236,7 +236,14 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 fn append(data: &Path, events: Vec<Event>) {
     let (log, clock) = (redb(data), Clock::system());
-    let fact = |event| NewRecord { id: clock.fresh_id(), time: clock.now(), source: "urn:test".into(), causation: None, event };
+    let fact = |event| NewRecord {
+        id: clock.fresh_id(),
+        time: clock.now(),
+        source: "urn:test".into(),
+        causation: None,
+        envelope: None,
+        event,
+    };
     block_on(log.append(events.into_iter().map(|event| fact(event).into()).collect())).unwrap();
 }
 

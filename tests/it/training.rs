@@ -98,7 +98,7 @@ pub(crate) fn record(parts: &[TrainedPart], state: &mut State, records: &mut Vec
         let seq = state.applied().next();
         let time = START.plus_micros(i64::try_from(seq.0).unwrap());
         let id = RecordId::from_parts(time, u128::from(seq.0));
-        let fact = NewRecord { id, time, source: "pml/trainer".into(), causation: None, event };
+        let fact = NewRecord { id, time, source: "pml/trainer".into(), causation: None, envelope: None, event };
         let record = Record { seq, recorded_at: time, fact: Arc::new(fact) };
         state.apply(&record);
         records.push(record);

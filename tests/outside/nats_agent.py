@@ -57,7 +57,7 @@ async def main(url, execution):
     answers = [await publish(stream, one, binary=number % 2 == 1) for number, one in enumerate(events)]
     answers.append(await publish(stream, events[0], binary=False))
     for binary in (False, True):
-        wrong = event(execution, 10 + binary, "step.finished", {"step": "x", "tool": "no-server", "success": True})
+        wrong = event(execution, 10 + binary, "step.finished", {"step": "x", "tool": "no-server:", "success": True})
         answers.append(await publish(stream, wrong, binary))
     print(json.dumps(answers))
     await client.close()

@@ -10,6 +10,7 @@ use crate::core::execution::admit;
 use crate::core::id::{ExecutionId, RecordId};
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
+use crate::core::state::State;
 use crate::core::trace::Executions;
 
 /// How long the other events of an execution are put off after its start was. Twice the longest pause before a sender's next attempt.
@@ -40,6 +41,8 @@ pub(super) enum Decision {
     /// Refers to something unknown that may still arrive.
     Waits(Refusal),
     Refused(Refusal),
+    /// The log holds its id.
+    Known,
 }
 
 impl Admission {
@@ -48,11 +51,17 @@ impl Admission {
     }
 
     /// Decides on an event, and applies it to the executions if it is admitted.
-    pub(super) fn decide(&mut self, item: &Item, now: Uptime) -> Decision {
+    ///
+    /// An event whose id is in `view` is not applied: its execution must not change by what the log does not take. Ids of the last moments
+    /// are missing there; for those `forget_duplicate` and `discard_reopened` take back what matters.
+    pub(super) fn decide(&mut self, item: &Item, view: &State, now: Uptime) -> Decision {
         let fact = match &item.content {
             Ok(fact) => fact,
             Err(refusal) => return Decision::Refused(Refusal::clone(refusal)),
         };
+        if view.knows(fact.id) {
+            return Decision::Known;
+        }
         match admit(&self.executions, &fact.event, &self.limits) {
             Ok(()) => {
                 if fact.event.execution().is_some() {

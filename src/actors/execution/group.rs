@@ -7,12 +7,14 @@ use bytes::Bytes;
 
 use super::Item;
 use super::admission::{Admission, Decision};
+use super::repeats;
 use crate::actors::ActorFailure;
 use crate::clock::Uptime;
 use crate::core::event::cloud;
 use crate::core::id::{ExecutionId, Seq};
 use crate::core::intake::Limits;
 use crate::core::refusal::Refusal;
+use crate::core::state::State;
 use crate::log::{Appended, SharedLog};
 use crate::log::{DeadLetters, NewDeadLetter};
 use crate::publisher::Verdict;
@@ -24,9 +26,12 @@ pub(super) const EVENTS_MAX: usize = 8_192;
 pub(super) struct Group {
     /// The last record of the log that the decisions are based on.
     based_on: Seq,
-    /// The time of the decisions.
+    /// The state whose ids are known, and the time of the decisions.
+    view: Arc<State>,
     now: Uptime,
     admitted: Vec<Item>,
+    /// Events whose ids the log holds.
+    known: Vec<Item>,
     refused: Vec<(Item, Refusal)>,
     /// Events that refer to something unknown that may still arrive.
     waiting: Vec<(Item, Refusal)>,
@@ -37,18 +42,22 @@ pub(super) struct Group {
 /// A group after the write.
 pub(super) struct Settled {
     pub(super) based_on: Seq,
-    pub(super) appended: Vec<(Item, Appended)>,
+    pub(super) appended: Vec<(Item, Seq)>,
+    /// Events that were admitted and whose ids the log held: duplicates and conflicts.
+    pub(super) not_taken: Vec<(Item, Verdict)>,
     pub(super) refused: Vec<(Item, Verdict)>,
     pub(super) waiting: Vec<(Item, Refusal)>,
 }
 
 impl Group {
     /// An empty group with capacity for `events` admitted events, as most are.
-    pub(super) fn based_on(based_on: Seq, now: Uptime, events: usize) -> Self {
+    pub(super) fn based_on(based_on: Seq, view: Arc<State>, now: Uptime, events: usize) -> Self {
         Self {
             based_on,
+            view,
             now,
             admitted: Vec::with_capacity(events),
+            known: Vec::new(),
             refused: Vec::new(),
             waiting: Vec::new(),
             touched: BTreeSet::new(),
@@ -56,12 +65,12 @@ impl Group {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.admitted.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
+        self.admitted.is_empty() && self.known.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
 
     /// Decides on an event and adds it. `held` says whether events of earlier groups are held back.
     pub(super) fn decide(&mut self, item: Item, admission: &mut Admission, held: bool) {
-        match admission.decide(&item, self.now) {
+        match admission.decide(&item, &self.view, self.now) {
             Decision::Admitted => {
                 if let Some(execution) = item.execution()
                     && (held || !self.waiting.is_empty())
@@ -72,6 +81,7 @@ impl Group {
             }
             Decision::Waits(refusal) => self.waiting.push((item, refusal)),
             Decision::Refused(refusal) => self.refused.push((item, refusal)),
+            Decision::Known => self.known.push(item),
         }
     }
 
@@ -99,31 +109,42 @@ impl Group {
         // Also when nothing was admitted: once this returns, the groups before this one are in the log, and duplicates of their
         // events are found.
         let positions = log.append(facts).await?;
-        let mut refused = Vec::with_capacity(self.refused.len());
-        let mut letters = Vec::new();
+        let (mut repeated, mut refused, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for (item, refusal) in self.refused {
-            let verdict = if let Some(seq) = find(&log, &item).await? {
-                Verdict::Duplicate { seq }
-            } else {
-                if !item.is_put_off_by(&refusal) {
-                    letters.push((refusal.clone(), item.origin, item.bytes()));
-                }
-                Verdict::Refused(Box::new(refusal))
-            };
-            refused.push((item, verdict));
+            match find(&log, &item).await? {
+                Some(seq) => repeated.push((item, seq)),
+                None => refused.push((item, Verdict::Refused(Box::new(refusal)))),
+            }
         }
-        let mut waiting = Vec::new();
         for (item, refusal) in self.waiting {
             match find(&log, &item).await? {
-                Some(seq) => refused.push((item, Verdict::Duplicate { seq })),
+                Some(seq) => repeated.push((item, seq)),
                 None => waiting.push((item, refusal)),
             }
         }
+        for item in self.known {
+            match find(&log, &item).await? {
+                Some(seq) => repeated.push((item, seq)),
+                None => unreachable!("a view holds ids of records in the log"),
+            }
+        }
+        let mut appended = Vec::with_capacity(self.admitted.len());
+        let mut not_taken = Vec::new();
+        for (item, Appended { seq, duplicate }) in self.admitted.into_iter().zip(positions) {
+            if duplicate {
+                not_taken.push((item, seq));
+            } else {
+                appended.push((item, seq));
+            }
+        }
+        refused.extend(repeats::verdicts(&log, repeated).await?);
+        let not_taken = repeats::verdicts(&log, not_taken).await?;
+        let letters: Vec<_> =
+            refused.iter().chain(&not_taken).filter_map(|(item, verdict)| item.dead_letter(verdict)).collect();
         if !letters.is_empty() {
             dead_letters.write(letters).await?;
         }
-        let appended = self.admitted.into_iter().zip(positions).collect();
-        Ok(Settled { based_on: self.based_on, appended, refused, waiting })
+        Ok(Settled { based_on: self.based_on, appended, not_taken, refused, waiting })
     }
 }
 
@@ -165,6 +186,16 @@ impl Item {
     /// Whether the refusal only puts the event off: it is temporary, and the sender sends the event again.
     pub(super) fn is_put_off_by(&self, refusal: &Refusal) -> bool {
         self.retried_by_sender && refusal.is_temporary()
+    }
+
+    /// The refusal, origin and bytes that make the dead letter of an event with this verdict; none if it needs no letter.
+    fn dead_letter(&self, verdict: &Verdict) -> Option<(Refusal, &'static str, Bytes)> {
+        match verdict {
+            Verdict::Refused(refusal) if !self.is_put_off_by(refusal) => {
+                Some((Refusal::clone(refusal), self.origin, self.bytes()))
+            }
+            Verdict::Refused(_) | Verdict::Accepted { .. } | Verdict::Duplicate { .. } => None,
+        }
     }
 
     /// The bytes of a refused event for its dead letter.

@@ -1,5 +1,6 @@
 //! The shapes of tools, capabilities and edges in answers. Conversions from the domain stand here and nowhere else.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -10,17 +11,20 @@ use crate::core::graph::{EdgeKey, Node};
 use crate::core::state::State;
 use crate::core::tool::Tool;
 
-#[derive(Serialize)]
-pub(super) struct ToolDto<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tool")]
+pub(crate) struct ToolDto<'a> {
     tool: &'a str,
     server: &'a str,
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     input_schema: Option<&'a RawValue>,
     /// Of its server, or inferred from what it answered.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     output_schema: Option<&'a RawValue>,
     /// The hints of its server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +45,8 @@ pub(super) struct ToolDto<'a> {
 }
 
 /// What a tool's server says about its effects; a hint that it does not give is absent.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Annotations")]
 pub(crate) struct AnnotationsDto {
     #[serde(skip_serializing_if = "Option::is_none")]
     read_only: Option<bool>,
@@ -67,14 +72,17 @@ impl From<AnnotationsDto> for ToolAnnotations {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Quarantine")]
 struct QuarantineDto<'a> {
     /// What an approval names.
     definition: String,
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     input_schema: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     output_schema: Option<&'a RawValue>,
 }
 
@@ -116,9 +124,12 @@ fn raw(json: Option<&Json>) -> Option<&RawValue> {
     json.map(|json| serde_json::from_str(json.as_str()).expect("Json holds valid JSON"))
 }
 
-#[derive(Serialize)]
-pub(super) struct CapabilityDto<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Capability")]
+pub(crate) struct CapabilityDto<'a> {
     capability: String,
+    /// The readable name, which is accepted wherever the id is.
+    handle: &'a str,
     name: &'a str,
     description: &'a str,
     status: &'static str,
@@ -133,6 +144,7 @@ pub(super) struct CapabilityDto<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     parameters_schema: Option<&'a RawValue>,
     first_seq: u64,
     last_seq: u64,
@@ -142,6 +154,7 @@ impl<'a> CapabilityDto<'a> {
     pub(super) fn new(capability: &'a Capability, state: &State) -> Self {
         Self {
             capability: capability.id.to_string(),
+            handle: &capability.handle,
             name: &capability.name,
             description: &capability.description,
             status: capability.status.name(),
@@ -160,10 +173,11 @@ impl<'a> CapabilityDto<'a> {
     }
 }
 
-#[derive(Serialize)]
-pub(super) struct EdgeDto {
-    from: String,
-    to: String,
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Edge")]
+pub(crate) struct EdgeDto {
+    pub(super) from: String,
+    pub(super) to: String,
     kind: &'static str,
     source: &'static str,
     pub(super) weight: f64,

@@ -1,4 +1,4 @@
-//! The NATS check of `pml doctor`: connection, log stream, and when acknowledged records are on disk.
+//! The NATS checks of `pml doctor`: connection, log stream, when acknowledged records are on disk, and which roles are run.
 //!
 //! A client cannot see when a server syncs to disk, so the answer follows from pml's own settings, and from the server's monitoring
 //! page if its address is given.
@@ -11,14 +11,13 @@ use crate::clock::Clock;
 use crate::config::{AppendMode, Config};
 use crate::log::{EventLog, ForeignMessages, JetStreamLog};
 use crate::nats::{Nats, StreamKind};
+use crate::role::Role;
 
 /// Connects to NATS and describes what it finds.
 pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Config) -> Finding {
-    let configured: Vec<&str> = config.nats.servers.iter().map(crate::config::Secret::reveal).collect();
-    let urls = urls.map_or_else(|| configured.join(","), str::to_owned);
-    if urls.is_empty() {
+    let Some(urls) = addresses(urls, config) else {
         return Finding::Note("not used: the log is a file in the data directory".to_owned());
-    }
+    };
     let nats = match connect(&urls, config).await {
         Ok(nats) => nats,
         Err(error) => return Finding::Bad(error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")),
@@ -53,6 +52,39 @@ pub(super) async fn check(urls: Option<&str>, monitor: Option<&str>, config: &Co
         }
         Err(error) => Finding::Bad(format!("{good}; the log cannot be read: {error:#}")),
     }
+}
+
+/// Lists the roles that no connected process runs, and what that means.
+pub(super) async fn check_roles(urls: Option<&str>, config: &Config) -> Finding {
+    let Some(urls) = addresses(urls, config) else {
+        return Finding::Note("all in one process: the log is a file in the data directory".to_owned());
+    };
+    let asking = async { anyhow::Ok(connect(&urls, config).await?.processes().await?) };
+    let processes = match asking.await {
+        Ok(processes) => processes,
+        Err(error) => return Finding::Bad(error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")),
+    };
+    if processes.is_empty() {
+        return Finding::Note("no process of pml is connected; `pml serve --nats URL` starts one".to_owned());
+    }
+    let is_run = |role: &Role| processes.iter().any(|process| process.roles.iter().any(|name| name == role.name()));
+    let missing: Vec<String> = Role::ALL
+        .into_iter()
+        .filter(|role| !is_run(role))
+        .map(|role| format!("{} ({})", role.name(), role.missing_means()))
+        .collect();
+    let count = processes.len();
+    if missing.is_empty() {
+        Finding::Good(format!("{count} processes run every role"))
+    } else {
+        Finding::Note(format!("{count} processes; nobody runs {}", missing.join("; ")))
+    }
+}
+
+/// The servers asked for, or those of the configuration; none if the log is not on NATS.
+fn addresses(urls: Option<&str>, config: &Config) -> Option<String> {
+    let configured: Vec<&str> = config.nats.servers.iter().map(crate::config::Secret::reveal).collect();
+    Some(urls.map_or_else(|| configured.join(","), str::to_owned)).filter(|urls| !urls.is_empty())
 }
 
 /// Reads the whole log stream; returns the messages in it that are no records.

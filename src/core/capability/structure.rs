@@ -73,13 +73,18 @@ impl Structure {
 
     /// A generated name that lists the calls in the order of data flow: `fs:read > zip:pack`.
     pub fn summary(&self) -> String {
-        let depths = self.depths();
-        let mut order: Vec<usize> = (0..self.calls.len()).collect();
-        order.sort_by_key(|&at| (depths[at], at));
-        let named = order.iter().take(SUMMARY_CALLS).map(|&at| self.calls[at].to_string());
+        let named = self.in_order_of_flow().into_iter().take(SUMMARY_CALLS).map(ToString::to_string);
         let more = self.calls.len().saturating_sub(SUMMARY_CALLS);
         let rest = (more > 0).then(|| format!("{more} more"));
         named.chain(rest).collect::<Vec<_>>().join(" > ")
+    }
+
+    /// The calls, those that others depend on first.
+    pub(super) fn in_order_of_flow(&self) -> Vec<&Callee> {
+        let depths = self.depths();
+        let mut order: Vec<usize> = (0..self.calls.len()).collect();
+        order.sort_by_key(|&at| (depths[at], at));
+        order.into_iter().map(|at| &self.calls[at]).collect()
     }
 
     /// Longest chain of data flow that ends at each call; the number of calls where a loop leads there. O(calls + flow).

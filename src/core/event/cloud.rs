@@ -1,7 +1,8 @@
 //! The CloudEvents 1.0 envelope in structured mode (JSON) and in binary mode (`ce-` headers and a body).
 //!
-//! `type` is `pml.<kind>`, `dataschema` ends in `/v<version>` (the current version if it is left out), `id` is the record id,
-//! `causation` is an extension; records that pml sends have the extensions `seq` and `recordedat` too.
+//! `type` is `pml.<kind>`, `dataschema` ends in `/v<version>` (the current version if it is left out). `id` is any text
+//! ([`RecordId::of_event`]); an event without one gets an id from pml. `subject` and the extensions `traceparent` and `tracestate` are kept,
+//! `causation` is an extension of pml; records that pml sends have the extensions `seq` and `recordedat` too. Others are ignored.
 
 mod batch;
 
@@ -13,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::kind::{Kind, TYPE_PREFIX};
 use super::text::Text;
-use super::{NewRecord, Record, codec};
+use super::{Envelope, Event, NewRecord, Record, codec};
+use crate::id::RecordId;
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
 pub use batch::{from_batch, split_batch};
@@ -26,7 +28,7 @@ pub const BATCH: &str = "application/cloudevents-batch+json";
 pub const HEADER_PREFIX: &str = "ce-";
 
 const SPEC_VERSION: &str = "1.0";
-/// Longest id of a refused event that is returned to its sender; valid ids have at most 36 bytes.
+/// Longest id of a refused event that is returned to its sender.
 const GIVEN_ID_BYTES_MAX: usize = 256;
 
 /// The context attributes pml reads; others are allowed by CloudEvents and ignored.
@@ -47,17 +49,51 @@ struct Attributes<'a> {
     #[serde(borrow, default)]
     causation: Option<Text<'a>>,
     #[serde(borrow, default)]
+    subject: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    traceparent: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    tracestate: Option<Text<'a>>,
+    #[serde(borrow, default)]
     recordedat: Option<Text<'a>>,
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
 
-/// Reads one structured event. `now` stands in for a missing `time`.
-pub fn from_structured(bytes: &[u8], now: Timestamp) -> Result<NewRecord, Refusal> {
+/// What stands in for what an event leaves out.
+#[derive(Clone, Copy, Debug)]
+pub struct Receipt<'a> {
+    /// When it arrived. Given as `time` if that is missing; a missing `id` follows from it and from the content.
+    pub now: Timestamp,
+    /// The server of tools that are named without one. Without it, the event's source gives the name.
+    pub default_server: Option<&'a str>,
+}
+
+impl From<Timestamp> for Receipt<'_> {
+    fn from(now: Timestamp) -> Self {
+        Self { now, default_server: None }
+    }
+}
+
+/// An event that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    pub fact: NewRecord,
+    /// Paths of what was ignored: unknown members of `data`, and a trace context that is none.
+    pub ignored: Vec<String>,
+}
+
+/// Reads one structured event. What was ignored is not reported.
+pub fn from_structured<'a>(bytes: &[u8], receipt: impl Into<Receipt<'a>>) -> Result<NewRecord, Refusal> {
+    receive_structured(bytes, receipt.into()).map(|received| received.fact)
+}
+
+/// Reads one structured event.
+pub fn receive_structured(bytes: &[u8], receipt: Receipt<'_>) -> Result<Received, Refusal> {
     let text = utf8(bytes, "event")?;
     let attributes: Attributes<'_> = codec::parse_json_at("", text)?;
     let data = attributes.data.map(RawValue::get);
-    attributes.into_record(data, now)
+    attributes.into_received(data, receipt)
 }
 
 /// Returns the id of an event that cannot be read otherwise, as its sender wrote it. Nothing else of the event is allocated.
@@ -77,16 +113,16 @@ pub fn recorded_from_structured(bytes: &[u8]) -> Result<(NewRecord, Timestamp), 
     let mut attributes: Attributes<'_> = codec::parse_json_at("", text)?;
     let data = attributes.data.map(RawValue::get);
     let recorded_at = attributes.recordedat.take().ok_or_else(|| missing("recordedat"))?;
-    let recorded_at = recorded_at.parse().map_err(|error| Refusal::invalid("recordedat", error))?;
-    Ok((attributes.into_record(data, recorded_at)?, recorded_at))
+    let recorded_at: Timestamp = recorded_at.parse().map_err(|error| Refusal::invalid("recordedat", error))?;
+    Ok((attributes.into_received(data, recorded_at.into())?.fact, recorded_at))
 }
 
 /// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
-pub fn from_binary<'a>(
+pub fn receive_binary<'a>(
     headers: impl IntoIterator<Item = (&'a str, &'a str)>,
     body: &[u8],
-    now: Timestamp,
-) -> Result<NewRecord, Refusal> {
+    receipt: Receipt<'_>,
+) -> Result<Received, Refusal> {
     let mut attributes = Attributes::default();
     for (name, value) in headers {
         let slot = match name.strip_prefix(HEADER_PREFIX) {
@@ -97,15 +133,18 @@ pub fn from_binary<'a>(
             Some("time") => &mut attributes.time,
             Some("dataschema") => &mut attributes.dataschema,
             Some("causation") => &mut attributes.causation,
+            Some("subject") => &mut attributes.subject,
+            Some("traceparent") => &mut attributes.traceparent,
+            Some("tracestate") => &mut attributes.tracestate,
             _ => continue,
         };
         *slot = Some(Text(percent_decoded(value)));
     }
-    attributes.into_record(Some(utf8(body, "data")?), now)
+    attributes.into_received(Some(utf8(body, "data")?), receipt)
 }
 
 /// Decodes `%XX` in a header value (HTTP binding 3.1.3.2). A percent sign that begins no such escape is kept.
-fn percent_decoded(value: &str) -> Cow<'_, str> {
+pub fn percent_decoded(value: &str) -> Cow<'_, str> {
     if !value.contains('%') {
         return Cow::Borrowed(value);
     }
@@ -135,30 +174,65 @@ pub fn join_binary<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>, bo
 }
 
 impl Attributes<'_> {
-    fn into_record(self, data: Option<&str>, now: Timestamp) -> Result<NewRecord, Refusal> {
+    fn into_received(mut self, data: Option<&str>, Receipt { now, default_server }: Receipt<'_>) -> Result<Received, Refusal> {
         match self.specversion.as_deref() {
             Some(SPEC_VERSION) => {}
             None => return Err(missing("specversion")),
             Some(other) => return Err(Refusal::invalid("specversion", format!("'{other}' is not supported; send '1.0'"))),
         }
-        let id = self.id.ok_or_else(|| missing("id"))?;
+        let mut envelope = self.take_envelope();
         let source = self.source.filter(|source| !source.is_empty()).ok_or_else(|| missing("source"))?;
         let kind = parse_kind(&self.kind.ok_or_else(|| missing("type"))?)?;
         let version = parse_version(kind, self.dataschema.as_deref())?;
-        Ok(NewRecord {
-            id: id.parse().map_err(|error| Refusal::invalid("id", error))?,
-            time: match self.time {
-                Some(time) => time.parse().map_err(|error| Refusal::invalid("time", error))?,
-                None => now,
-            },
-            source: (*source).into(),
-            causation: match self.causation {
-                Some(id) => Some(id.parse().map_err(|error| Refusal::invalid("causation", error))?),
-                None => None,
-            },
-            event: codec::from_json(kind, version, data.ok_or_else(|| missing("data"))?)?,
-        })
+        let data = data.ok_or_else(|| missing("data"))?;
+        let id = match self.id {
+            Some(id) if id.is_empty() => return Err(Refusal::invalid("id", "is empty; leave it out to get one")),
+            Some(id) => {
+                let identity = RecordId::of_event(&source, &id);
+                envelope.id = identity.is_hashed().then(|| id.to_string());
+                identity
+            }
+            None => RecordId::derived(now, &["event", &now.micros().to_string(), &source, kind.name(), data]),
+        };
+        let time = match self.time {
+            Some(time) => time.parse().map_err(|error| Refusal::invalid("time", error))?,
+            None => now,
+        };
+        // A cause without an identity of its own is an event of the same source.
+        let causation = self.causation.map(|id| id.parse().unwrap_or_else(|_| RecordId::of_event(&source, &id)));
+        let server = codec::DefaultServer { configured: default_server, source: &source };
+        let (event, mut ignored) = codec::receive_json(kind, version, data, &server)?;
+        if self.traceparent.is_some() {
+            ignored.push("traceparent".to_owned());
+        }
+        let envelope = (envelope != Envelope::default()).then(|| Box::new(envelope));
+        Ok(Received { fact: NewRecord { id, time, source: (*source).into(), causation, envelope, event }, ignored })
     }
+
+    /// The attributes that are kept as they are. A trace context that is none is left behind, as W3C asks.
+    fn take_envelope(&mut self) -> Envelope {
+        let owned = |text: Option<Text<'_>>| text.filter(|text| !text.is_empty()).map(|text| text.to_string());
+        let traceparent = self.traceparent.take_if(|text| is_traceparent(text));
+        let tracestate = self.tracestate.take_if(|_| traceparent.is_some());
+        Envelope {
+            id: None,
+            subject: owned(self.subject.take()),
+            traceparent: owned(traceparent),
+            tracestate: owned(tracestate),
+        }
+    }
+}
+
+/// Whether a text has the form `00-<32 digits>-<16 digits>-<2 digits>`, hexadecimal in lower case. Later versions may go on after it.
+fn is_traceparent(text: &str) -> bool {
+    const LENGTHS: [usize; 4] = [2, 32, 16, 2];
+    const LEN_MAX: usize = 256;
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    parts.len() >= LENGTHS.len()
+        && text.len() <= LEN_MAX
+        && parts.iter().all(|part| is_hex(part))
+        && parts.iter().zip(LENGTHS).all(|(part, len)| part.len() == len)
 }
 
 fn missing(field: &str) -> Refusal {
@@ -213,6 +287,20 @@ pub fn record_to_structured(record: &Record) -> Value {
     value
 }
 
+/// Writes a record as structured JSON. Without `vectors`, the vector of a text and the parameters of a model are left out: thousands of
+/// numbers that say nothing to people.
+pub fn record_to_text(record: &Record, vectors: bool) -> String {
+    let mut value = record_to_structured(record);
+    if !vectors
+        && let Event::EmbeddingComputed(_) | Event::ModelParameters(_) = record.event()
+        && let Some(data) = value["data"].as_object_mut()
+    {
+        data.remove("vector");
+        data.remove("bytes");
+    }
+    value.to_string()
+}
+
 /// Writes a fact to be appended to a log as structured JSON: with the time of recording, without a position, which the log assigns.
 pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
     let mut attributes = attributes(fact);
@@ -243,7 +331,7 @@ fn attributes(fact: &NewRecord) -> Vec<(&'static str, String)> {
     let kind = fact.event.kind();
     let mut attributes = vec![
         ("specversion", SPEC_VERSION.to_owned()),
-        ("id", fact.id.to_string()),
+        ("id", fact.given_id().into_owned()),
         ("source", fact.source.to_string()),
         ("type", format!("{TYPE_PREFIX}{kind}")),
         ("time", fact.time.to_string()),
@@ -252,13 +340,17 @@ fn attributes(fact: &NewRecord) -> Vec<(&'static str, String)> {
     if let Some(id) = fact.causation {
         attributes.push(("causation", id.to_string()));
     }
+    if let Some(envelope) = &fact.envelope {
+        let Envelope { id: _, subject, traceparent, tracestate } = &**envelope;
+        let kept = [("subject", subject), ("traceparent", traceparent), ("tracestate", tracestate)];
+        attributes.extend(kept.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
+    }
     attributes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Event;
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
@@ -287,8 +379,7 @@ mod tests {
     fn every_wrong_attribute_is_refused_by_name() {
         check_refused(json!({"specversion": null}), "specversion", "missing_field");
         check_refused(json!({"specversion": "0.3"}), "specversion", "invalid_field");
-        check_refused(json!({"id": null}), "id", "missing_field");
-        check_refused(json!({"id": "7"}), "id", "invalid_field");
+        check_refused(json!({"id": ""}), "id", "invalid_field");
         check_refused(json!({"id": 7}), "id", "invalid_field");
         check_refused(json!({"source": ""}), "source", "missing_field");
         check_refused(json!({"type": null}), "type", "missing_field");
@@ -296,7 +387,6 @@ mod tests {
         check_refused(json!({"type": "step.finished"}), "type", "unknown_kind");
         check_refused(json!({"dataschema": "urn:pml:execution.started/v9"}), "dataschema", "unknown_version");
         check_refused(json!({"time": "noon"}), "time", "invalid_field");
-        check_refused(json!({"causation": "x"}), "causation", "invalid_field");
         check_refused(json!({"data": null}), "data", "missing_field");
     }
 
@@ -305,7 +395,8 @@ mod tests {
         check_refused(json!({"data": {"execution": "e1"}}), "data.intent", "missing_field");
         check_refused(json!({"data": {"execution": 1, "intent": "x"}}), "data.execution", "invalid_field");
         check_refused(json!({"data": {"execution": "e 1", "intent": "x"}}), "data.execution", "invalid_field");
-        check_refused(json!({"data": {"execution": "e1", "intent": "x", "intnet": "y"}}), "data.intnet", "invalid_field");
+        check_refused(json!({"data": {"execution": "e1", "intnet": "x"}}), "data.intnet", "unknown_field");
+        check_refused(json!({"data": {"execution": "e1", "intent": "x", "sesion": "y"}}), "data.sesion", "unknown_field");
         check_refused(json!({"data": "text"}), "data", "invalid_field");
         let step = |extra: Value| {
             let mut data = json!({"execution": "e1", "step": "s1", "tool": "fs:read", "success": true});
@@ -313,7 +404,8 @@ mod tests {
             json!({"type": "pml.step.finished", "data": data})
         };
         check_refused(step(json!({"success": "yes"})), "data.success", "invalid_field");
-        check_refused(step(json!({"tool": "read"})), "data.tool", "invalid_field");
+        check_refused(step(json!({"tool": ":read"})), "data.tool", "invalid_field");
+        check_refused(step(json!({"dependsOn": ["s0"]})), "data.dependsOn", "unknown_field");
         check_refused(step(json!({"depends_on": ["s 0"]})), "data.depends_on", "invalid_field");
         check_refused(step(json!({"depends_on": [1]})), "data.depends_on[0]", "invalid_field");
         check_refused(step(json!({"duration_ms": -1})), "data.duration_ms", "invalid_field");
@@ -358,14 +450,21 @@ mod tests {
 
     #[test]
     fn an_event_survives_both_modes() {
-        let given =
-            from_structured(&event(json!({"time": "2026-01-31T12:00:00Z", "causation": "01ARZ3NDEKTSV4RRFFQ69G5FAW"})), NOW)
-                .unwrap();
+        let given = from_structured(
+            &event(json!({
+                "time": "2026-01-31T12:00:00Z", "causation": "6", "id": "7", "subject": "order 12",
+                "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=b"
+            })),
+            NOW,
+        )
+        .unwrap();
+        assert_eq!(given.causation, Some(RecordId::of_event("test", "6")));
+        assert_eq!(given.envelope.as_ref().unwrap().subject.as_deref(), Some("order 12"));
         let structured = to_structured(&given).to_string();
         assert_eq!(from_structured(structured.as_bytes(), NOW).unwrap(), given);
         let (headers, body) = to_binary(&given);
         let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        assert_eq!(from_binary(headers, &body, NOW).unwrap(), given);
+        assert_eq!(receive_binary(headers, &body, NOW.into()).unwrap().fact, given);
     }
 
     #[test]

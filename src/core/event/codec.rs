@@ -54,9 +54,16 @@ macro_rules! for_every_kind {
             bytes.expect("writing to memory cannot fail")
         }
 
-        fn from_current_json(kind: Kind, json: &str) -> Result<Event, Refusal> {
+        /// Names of tools without a server get that of `server`.
+        fn from_current_json(kind: Kind, json: &str, server: Option<&DefaultServer<'_>>) -> Result<Event, Refusal> {
             match kind {
-                $(Kind::$kind => parse_json::<wire::$kind<'_>>(json)?.try_into().map(Event::$kind),)*
+                $(Kind::$kind => {
+                    let mut data = parse_json::<wire::$kind<'_>>(json)?;
+                    if let Some(server) = server {
+                        data.complete_tools(server);
+                    }
+                    data.try_into().map(Event::$kind)
+                })*
             }
         }
 
@@ -107,17 +114,34 @@ for_every_kind!(
     ToolOutputInferred,
 );
 
-/// Reads the data of any readable version; old versions are upcast.
+/// Reads the data of any readable version that pml wrote; old versions are upcast. Unknown members are errors.
 pub fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Refusal> {
+    from_any_json(kind, version, json, None)
+}
+
+/// Reads the data of an event from outside. Returns the paths of the members that were ignored because the kind has none of that name.
+pub(super) fn receive_json(
+    kind: Kind,
+    version: u8,
+    json: &str,
+    server: &DefaultServer<'_>,
+) -> Result<(Event, Vec<String>), Refusal> {
+    without_unknown_members(json, |json| from_any_json(kind, version, json, Some(server)))
+}
+
+fn from_any_json(kind: Kind, version: u8, json: &str, server: Option<&DefaultServer<'_>>) -> Result<Event, Refusal> {
     match (kind, version) {
-        (Kind::ToolRegistered, 0) => upcast_tool_registered_v0(parse_json(json)?).map(Event::ToolRegistered),
-        _ => from_current_json(kind, json),
+        (Kind::ToolRegistered, 0) => upcast_tool_registered_v0(parse_json(json)?, server).map(Event::ToolRegistered),
+        _ => from_current_json(kind, json, server),
     }
 }
 
 /// Version 0 had `tool_id` and `server_id`, and its description was optional.
-fn upcast_tool_registered_v0(old: wire::ToolRegisteredV0<'_>) -> Result<domain::ToolRegistered, Refusal> {
-    wire::ToolRegistered {
+fn upcast_tool_registered_v0(
+    old: wire::ToolRegisteredV0<'_>,
+    server: Option<&DefaultServer<'_>>,
+) -> Result<domain::ToolRegistered, Refusal> {
+    let mut upcast = wire::ToolRegistered {
         tool: old.tool_id,
         server: old.server_id,
         name: old.name,
@@ -125,8 +149,11 @@ fn upcast_tool_registered_v0(old: wire::ToolRegisteredV0<'_>) -> Result<domain::
         input_schema: old.input_schema,
         output_schema: None,
         annotations: None,
+    };
+    if let Some(server) = server {
+        upcast.complete_tools(server);
     }
-    .try_into()
+    upcast.try_into()
 }
 
 fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Refusal> {
@@ -159,7 +186,8 @@ fn refusal_from_serde(root: &str, path: Option<&str>, message: &str) -> Refusal 
     }
     if let Some(name) = quoted("unknown field ") {
         let field = if parent.ends_with(name) { parent } else { join(&parent, name) };
-        return Refusal::Invalid { field, problem: message.to_owned() };
+        let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        return Refusal::UnknownMember { field, known: known.join(", ") };
     }
     let field = if parent.is_empty() { "event".to_owned() } else { parent };
     Refusal::Invalid { field, problem: message.to_owned() }
@@ -230,7 +258,13 @@ macro_rules! text {
     };
 }
 
+mod default_server;
 mod execution;
 mod knowledge;
 mod model;
 mod result;
+mod unknown;
+
+use default_server::CompleteTools as _;
+pub(super) use default_server::DefaultServer;
+use unknown::without_unknown_members;

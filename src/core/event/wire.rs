@@ -21,10 +21,11 @@ type WireText<'a> = Cow<'a, str>;
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolRegistered<'a> {
-    /// `server:name`; `mcp__server__name`, `server__name` and `server.name` are accepted and normalised.
+    /// `server:name`; `mcp__server__name`, `server__name` and `server.name` are accepted and normalised. A name without a server belongs
+    /// to `server`, else to the default server.
     #[serde(borrow)]
     pub(crate) tool: WireText<'a>,
-    /// Must agree with the first half of `tool`.
+    /// The server of the tool; must agree with the first half of `tool`, if that names one.
     pub(crate) server: Option<WireText<'a>>,
     /// What people call it; the second half of `tool` if left out.
     pub(crate) name: Option<WireText<'a>>,

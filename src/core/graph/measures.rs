@@ -77,7 +77,7 @@ impl Measures {
         mates.map(|mate| self.adjacency.node(mate)).collect()
     }
 
-    /// The neighbours of a node, the strongest first.
+    /// The neighbours of a node, those with most evidence first.
     pub fn neighbours(&self, node: Node, direction: Direction) -> Vec<(Node, Link)> {
         let Some(index) = self.adjacency.index(node) else { return Vec::new() };
         let links = neighbours::neighbours(&self.adjacency, index, direction);

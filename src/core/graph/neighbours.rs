@@ -1,4 +1,4 @@
-//! The neighbours of a node, the strongest first, and the tools that often run before and after it (ALGORITHMS 2 and 3).
+//! The neighbours of a node, those with most evidence first, and the tools that often run before and after it (ALGORITHMS 2 and 3).
 //! O(degree log degree).
 
 use super::adjacency::{Adjacency, Link};
@@ -16,7 +16,7 @@ pub enum Direction {
     Both,
 }
 
-/// The links of a node by descending weight, then descending observations, then id.
+/// The links of a node, those observed most often first, then by descending weight, then id.
 pub fn neighbours(graph: &Adjacency, node: u32, direction: Direction) -> Vec<Link> {
     let mut links = match direction {
         Direction::In => graph.incoming(node),
@@ -24,7 +24,7 @@ pub fn neighbours(graph: &Adjacency, node: u32, direction: Direction) -> Vec<Lin
         Direction::Both => graph.undirected(node),
     }
     .to_vec();
-    links.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(b.observations.cmp(&a.observations)).then(a.to.cmp(&b.to)));
+    links.sort_by(|a, b| b.observations.cmp(&a.observations).then(b.weight.total_cmp(&a.weight)).then(a.to.cmp(&b.to)));
     links
 }
 
@@ -49,8 +49,8 @@ impl Relation {
 pub struct RelatedTool {
     pub tool: Node,
     pub relation: Relation,
-    /// Weight of the edge.
-    pub score: f64,
+    /// Runs in which it came before or after.
+    pub times: u32,
 }
 
 /// The strongest [`RELATED_MAX`] tools before and after `node` that `wanted` accepts. Only edges that order their ends count: a
@@ -59,7 +59,7 @@ pub fn related_tools(graph: &Adjacency, node: u32, wanted: impl Fn(Node) -> bool
     let side = |direction, relation| {
         let is_tool = |tool: &Node| matches!(tool.kind(), NodeKind::Tool(_)) && wanted(*tool);
         let ordered = neighbours(graph, node, direction).into_iter().filter(|link| link.order > 0.0);
-        let related = ordered.map(|link| RelatedTool { tool: graph.node(link.to), relation, score: link.weight });
+        let related = ordered.map(|link| RelatedTool { tool: graph.node(link.to), relation, times: link.observations });
         related.filter(|related| is_tool(&related.tool)).take(RELATED_MAX).collect::<Vec<_>>()
     };
     [side(Direction::In, Relation::OftenBefore), side(Direction::Out, Relation::OftenAfter)].concat()

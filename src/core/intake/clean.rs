@@ -2,7 +2,7 @@
 
 use super::Limits;
 use crate::event::{CapabilityDeclared, Event, Json, NewRecord, StepFinished, ToolRegistered, written_by_pml};
-use crate::id::{ExecutionId, SessionId};
+use crate::id::{ExecutionId, RecordId, SessionId};
 use crate::redact::{self, Redactor};
 use crate::refusal::Refusal;
 
@@ -12,6 +12,7 @@ pub(super) fn check_ids(record: &NewRecord, redactor: &Redactor) -> Result<(), R
         Some(_) => Err(Refusal::invalid(field, "holds what looks like a secret, which an id cannot")),
         None => Ok(()),
     };
+    check("id", record.envelope.as_ref().and_then(|envelope| envelope.id.as_deref()))?;
     check("data.execution", record.event.execution().map(ExecutionId::as_str))?;
     match &record.event {
         Event::ToolRegistered(tool) => check("data.tool", Some(tool.tool.as_str())),
@@ -30,6 +31,14 @@ pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
     let redactor = &limits.redactor;
     if let Some(source) = redactor.text(&record.source) {
         record.source = source.into();
+        // The identity is that of the source as it is stored, so that whoever reads the record finds the same.
+        if let Some(id) = record.envelope.as_ref().and_then(|envelope| envelope.id.as_deref()) {
+            record.id = RecordId::of_event(&record.source, id);
+        }
+    }
+    if let Some(envelope) = &mut record.envelope {
+        clean_optional(&mut envelope.subject, redactor);
+        clean_optional(&mut envelope.tracestate, redactor);
     }
     match &mut record.event {
         Event::ToolRegistered(tool) => clean_tool(tool, redactor),

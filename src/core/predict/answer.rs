@@ -18,6 +18,7 @@ pub struct PredictionQuery<'a> {
 }
 
 /// One outcome with its probability. Its score is the sum of its contributions; `p` is the softmax over the scores of all candidates.
+/// What all candidates have in common changes no probability, so contributions are measured from the mean candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     pub outcome: Outcome,
@@ -25,19 +26,23 @@ pub struct Ranked {
     /// In the order of [`Signal::ALL`], as are the weights.
     pub values: Values,
     pub weights: [f64; SIGNALS],
+    /// The mean of the values over all candidates.
+    pub typical: Values,
 }
 
-/// The part of a score that comes from one signal: weight times value.
+/// The part of a score that comes from one signal: weight times the difference from the typical value. Above zero it speaks for the
+/// outcome, below against it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contribution {
     pub signal: Signal,
     pub weight: f64,
     pub value: f64,
+    pub typical: f64,
 }
 
 impl Contribution {
     pub fn amount(&self) -> f64 {
-        self.weight * self.value
+        self.weight * (self.value - self.typical)
     }
 }
 
@@ -48,6 +53,7 @@ impl Ranked {
             signal,
             weight: self.weights[signal as usize],
             value: self.values[signal as usize],
+            typical: self.typical[signal as usize],
         };
         let mut all: Vec<Contribution> =
             Signal::ALL.into_iter().map(contribution).filter(|part| part.amount() != 0.0).collect();
@@ -68,4 +74,6 @@ pub struct Prediction {
     /// The probability that the first outcome had to reach; `decision` says whether it did.
     pub threshold: f64,
     pub decision: Decision,
+    /// Whether there was anything to choose from. Where the end is the only candidate, it says nothing.
+    pub is_informed: bool,
 }

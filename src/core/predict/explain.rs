@@ -80,7 +80,7 @@ fn supporting(
     ranked: &Ranked,
 ) -> Vec<SupportingTrace> {
     let symbols: Vec<Option<Symbol>> = std::iter::once(Some(Symbol::START))
-        .chain(query.context.iter().map(|callee| state.find(callee).map(Symbol::call)))
+        .chain(query.context.iter().filter_map(|callee| state.find(callee)).map(|node| Some(Symbol::call(node))))
         .collect();
     let two: Vec<Symbol> = symbols[symbols.len().saturating_sub(2)..].iter().copied().flatten().collect();
     let one: Vec<Symbol> = symbols.last().copied().flatten().into_iter().collect();

@@ -222,6 +222,7 @@ mod tests {
                 time,
                 source: "t".into(),
                 causation: None,
+                envelope: None,
                 event,
             };
             state.apply(&Record { seq, recorded_at: time, fact: fact.into() });

@@ -211,7 +211,7 @@ mod tests {
                 annotations: Some(annotations.clone()),
             });
             let (time, id) = (Timestamp::from_micros(0), seed(u128::from(number)));
-            let fact = NewRecord { id, time, source: "test".into(), causation: None, event };
+            let fact = NewRecord { id, time, source: "test".into(), causation: None, envelope: None, event };
             state.apply(&Record { seq: Seq(number), recorded_at: time, fact: fact.into() });
         }
         state

@@ -182,7 +182,10 @@ mod tests {
         let at = Timestamp::from_micros(0);
         let (id, execution) = (RecordId::derived(at, &[name]), trace.execution.clone());
         let event = Event::TraceCompleted(trace);
-        closed.push(&execution, &Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }));
+        closed.push(
+            &execution,
+            &Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, envelope: None, event }),
+        );
     }
 
     #[derive(Debug)]

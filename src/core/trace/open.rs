@@ -219,6 +219,7 @@ impl OpenExecution {
             time: trace.ended,
             source: SOURCE.into(),
             causation: cause,
+            envelope: None,
             event: Event::TraceCompleted(trace),
         }
     }

@@ -78,7 +78,7 @@ impl Workspace {
         let seq = self.state.applied().next();
         let time = Timestamp::from_micros(i64::try_from(seq.0).unwrap() * 1_000_000);
         let id = RecordId::from_parts(time, u128::from(seq.0));
-        let fact = NewRecord { id, time, source: "urn:test".into(), causation: None, event };
+        let fact = NewRecord { id, time, source: "urn:test".into(), causation: None, envelope: None, event };
         self.state.apply(&Record { seq, recorded_at: time, fact: Arc::new(fact) });
     }
 

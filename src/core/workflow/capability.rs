@@ -12,6 +12,7 @@ use super::{Task, Workflow, WorkflowError};
 use crate::capability::Capability;
 use crate::event::Json;
 use crate::id::{Callee, CapabilityId, StepId, ToolId};
+use crate::name;
 use crate::state::State;
 use crate::tool::Tool;
 
@@ -43,17 +44,16 @@ fn describe(missing: &[MissingArguments]) -> String {
     missing.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// The capability with this id or name.
+/// The capability with this id, handle or name.
 pub fn find<'a>(state: &'a State, text: &str) -> Result<&'a Capability, CapabilityError> {
     let unknown = || CapabilityError::Unknown(text.to_owned());
     let bare = text.strip_prefix("capability:").unwrap_or(text);
-    if let Ok(id) = bare.parse::<CapabilityId>() {
-        return state.capabilities.get(id).ok_or_else(unknown);
+    if let Some(capability) = name::capability(state, bare) {
+        return Ok(capability);
     }
     let named: Vec<&Capability> = state.capabilities.iter().filter(|capability| capability.name == text).collect();
     match named.as_slice() {
-        [] => Err(unknown()),
-        [capability] => Ok(capability),
+        [] | [_] => Err(unknown()),
         several => Err(CapabilityError::Ambiguous { name: text.to_owned(), count: several.len() }),
     }
 }

@@ -9,8 +9,8 @@ use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 
-use super::Gateway;
 use super::error::ApiError;
+use super::{Gateway, cors};
 use crate::clock::entropy;
 use crate::config::{ApiKey, Scope};
 
@@ -110,7 +110,8 @@ fn check_local(request: &ServiceRequest) -> Result<(), ApiError> {
         return Err(ApiError::ForeignHost("host"));
     }
     let origin_host = |origin: &str| origin.parse::<Uri>().ok().and_then(|uri| uri.authority().map(ToString::to_string));
-    if header(ORIGIN).is_some_and(|origin| !origin_host(origin).is_some_and(|host| is_local(&host))) {
+    let is_allowed = cors::allowed_origin(request.headers(), &gateway(request).settings.cors_origins).is_some();
+    if !is_allowed && header(ORIGIN).is_some_and(|origin| !origin_host(origin).is_some_and(|host| is_local(&host))) {
         return Err(ApiError::ForeignHost("origin"));
     }
     Ok(())

@@ -45,7 +45,8 @@ pub(super) async fn redrive(request: Json<RedriveRequest>, gateway: Data<Gateway
     };
     let verdicts = gateway.publisher.redrive(gateway.dead.as_ref(), letters, gateway.clock.now()).await?;
     let (numbers, verdicts): (Vec<u64>, Vec<_>) = verdicts.into_iter().unzip();
-    let answer = PublishAnswer::new(numbers.into_iter().map(|number| Some(number.to_string())).collect(), verdicts);
+    let answer =
+        PublishAnswer::new(numbers.into_iter().map(|number| (Some(number.to_string()), Vec::new())).collect(), verdicts);
     Ok(HttpResponse::Ok().json(answer))
 }
 

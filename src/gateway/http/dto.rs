@@ -1,15 +1,13 @@
 //! The JSON types of HTTP responses, with the conversions from domain types.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::core::event::{TraceCompleted, TraceStep};
-use crate::core::id::ExecutionId;
-use crate::core::trace::OpenExecution;
 use crate::log::DeadLetter;
 use crate::publisher::Verdict;
 
 /// The response to published events.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct PublishAnswer {
     accepted: usize,
     duplicate: usize,
@@ -18,7 +16,7 @@ pub(super) struct PublishAnswer {
     results: Vec<PublishResult>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PublishResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -27,9 +25,13 @@ struct PublishResult {
     seq: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Box<RefusalDto>>,
+    /// Members that were ignored because this kind of event has none of that name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Refusal")]
 struct RefusalDto {
     reason: &'static str,
     field: String,
@@ -37,10 +39,11 @@ struct RefusalDto {
 }
 
 impl PublishAnswer {
-    pub(super) fn new(ids: Vec<Option<String>>, verdicts: Vec<Verdict>) -> Self {
+    /// `given` holds the id of each event and what was ignored of it.
+    pub(super) fn new(given: Vec<(Option<String>, Vec<String>)>, verdicts: Vec<Verdict>) -> Self {
         let count = |status: &str, results: &[PublishResult]| results.iter().filter(|result| result.status == status).count();
         let results: Vec<PublishResult> =
-            ids.into_iter().zip(verdicts).map(|(id, verdict)| publish_result(id, &verdict)).collect();
+            given.into_iter().zip(verdicts).map(|((id, ignored), verdict)| publish_result(id, ignored, &verdict)).collect();
         Self {
             accepted: count("accepted", &results),
             duplicate: count("duplicate", &results),
@@ -50,7 +53,7 @@ impl PublishAnswer {
     }
 }
 
-fn publish_result(id: Option<String>, verdict: &Verdict) -> PublishResult {
+fn publish_result(id: Option<String>, ignored: Vec<String>, verdict: &Verdict) -> PublishResult {
     let (status, seq, error) = match verdict {
         Verdict::Accepted { seq } => ("accepted", Some(seq.0), None),
         Verdict::Duplicate { seq } => ("duplicate", Some(seq.0), None),
@@ -59,71 +62,12 @@ fn publish_result(id: Option<String>, verdict: &Verdict) -> PublishResult {
             ("refused", None, Some(Box::new(RefusalDto { reason, field, message: refusal.to_string() })))
         }
     };
-    PublishResult { id, status, seq, error }
-}
-
-/// One execution, open or closed.
-#[derive(Serialize)]
-pub(super) struct TraceDto<'a> {
-    execution: &'a str,
-    /// open, completed or abandoned.
-    status: &'static str,
-    intent: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    success: Option<bool>,
-    started: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<String>,
-    steps: Vec<StepDto>,
-}
-
-#[derive(Serialize)]
-struct StepDto {
-    step: String,
-    tool: String,
-    depends_on: Vec<String>,
-    success: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error_kind: Option<String>,
-}
-
-impl From<&TraceStep> for StepDto {
-    fn from(step: &TraceStep) -> Self {
-        Self {
-            step: step.step.to_string(),
-            tool: step.tool.to_string(),
-            depends_on: step.depends_on.iter().map(ToString::to_string).collect(),
-            success: step.success,
-            duration_ms: step.duration_ms,
-            error_kind: step.error_kind.clone(),
-        }
-    }
-}
-
-impl<'a> TraceDto<'a> {
-    pub(super) fn completed(execution: &'a ExecutionId, trace: &TraceCompleted) -> Self {
-        Self {
-            execution: execution.as_str(),
-            status: if trace.abandoned { "abandoned" } else { "completed" },
-            intent: trace.intent.clone(),
-            success: Some(trace.success),
-            started: trace.started.to_string(),
-            ended: Some(trace.ended.to_string()),
-            steps: trace.steps.iter().map(Into::into).collect(),
-        }
-    }
-
-    /// Creates it from an open execution, in the form that it would have if it were closed now.
-    pub(super) fn open(execution: &'a ExecutionId, open: &OpenExecution) -> Self {
-        let so_far = open.complete(execution, true);
-        Self { status: "open", success: None, ended: None, ..Self::completed(execution, &so_far) }
-    }
+    PublishResult { id, status, seq, error, ignored }
 }
 
 /// A dead letter.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetter")]
 pub(crate) struct DeadLetterDto {
     number: u64,
     at: String,

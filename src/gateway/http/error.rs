@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use actix_web::error::{JsonPayloadError, PayloadError, QueryPayloadError};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::web::{JsonConfig, QueryConfig};
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde_json::json;
@@ -81,8 +81,8 @@ pub(crate) enum ApiError {
 }
 
 impl From<Refused> for ApiError {
-    fn from(Refused { field, problem }: Refused) -> Self {
-        Self::BadRequest { field, problem }
+    fn from(Refused { field, problem, is_unknown }: Refused) -> Self {
+        if is_unknown { Self::NotFound(format!("{field}: {problem}")) } else { Self::BadRequest { field, problem } }
     }
 }
 
@@ -210,6 +210,11 @@ pub(crate) async fn no_such_route(request: HttpRequest) -> Result<HttpResponse, 
     Err(ApiError::NotFound(format!("no such resource: {} {}; GET /openapi.json lists them", request.method(), request.path())))
 }
 
-pub(crate) async fn no_such_method(request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    Err(ApiError::NoSuchMethod(format!("{} {}", request.method(), request.path())))
+/// Answers a request with a method that its path does not have; `allowed` are those that it has.
+pub(crate) async fn no_such_method(request: HttpRequest, allowed: String) -> HttpResponse {
+    let mut response = ApiError::NoSuchMethod(format!("{} {}", request.method(), request.path())).error_response();
+    if let Ok(allowed) = allowed.parse() {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
 }

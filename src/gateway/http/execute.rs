@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Gateway;
 use super::error::ApiError;
-use super::stream::{HEARTBEAT, OpenStream};
+use super::stream::{HEARTBEAT, OpenStream, until_closing};
 use crate::core::id::{ExecutionId, StepId};
 use crate::core::workflow::Workflow;
 use crate::execute::dto::RunDto;
@@ -168,7 +168,7 @@ async fn answer(
         return Ok(HttpResponse::Ok()
             .content_type("text/event-stream")
             .insert_header(("cache-control", "no-cache"))
-            .streaming(events));
+            .streaming(until_closing(events, gateway)));
     }
     let status = if wait { gateway.runner.wait(&run).await? } else { gateway.runner.status(&run)? };
     let mut response = if status.state == RunState::Running { HttpResponse::Accepted() } else { HttpResponse::Ok() };

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::error::ApiError;
 use super::publish::read_body;
-use super::stream::OpenStream;
+use super::stream::{OpenStream, until_closing};
 use super::{Gateway, auth};
 use crate::gateway::mcp::{Caller, Mcp, McpServer, answer_message, session_id};
 
@@ -89,7 +89,7 @@ pub(super) async fn streamable(
         let _open = &open;
         chunk
     });
-    Ok(builder.streaming(chunks))
+    Ok(builder.streaming(until_closing(chunks, &gateway)))
 }
 
 /// Serves `POST /message`.

@@ -1,83 +1,60 @@
 //! `GET /openapi.json`: the OpenAPI description of the HTTP gateway. The event schemas are the generated ones.
 
+mod answers;
+mod events;
 mod execution;
+mod operations;
 
 use actix_web::HttpResponse;
 use serde_json::{Value, json};
 
 use super::auth::Access;
 use super::routes::{self, RouteEntry};
-use crate::core::event::{Kind, schema};
+use answers::AnswerSchemas;
 
 pub(super) async fn serve() -> HttpResponse {
     HttpResponse::Ok().json(document())
 }
 
+/// `GET /docs`: the document for people, by a page that reads it from this server and from nowhere else.
+pub(super) async fn page() -> HttpResponse {
+    const POLICY: &str = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+    HttpResponse::Ok()
+        .content_type("text/html; charset=utf-8")
+        .insert_header(("content-security-policy", POLICY))
+        .body(include_str!("docs.html"))
+}
+
 /// Returns the OpenAPI document.
 pub(super) fn document() -> Value {
-    let publishable = Kind::ALL.into_iter().filter(|kind| kind.is_publishable());
-    let schemas: Value = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), schema::for_kind(kind))).collect();
-    let kinds: Vec<String> = publishable.map(|kind| format!("pml.{kind}")).collect();
-    let mut components = json!({
-        "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Needed only where API keys are configured; each operation names the scope, and admin opens all."}},
-        "schemas": schemas,
-    });
-    components["schemas"]["CloudEvent"] = cloud_event(&kinds);
-    components["schemas"]["Error"] =
-        json!({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]});
-    components["schemas"]["PublishAnswer"] = publish_answer();
+    let mut answers = AnswerSchemas::new();
+    let paths = paths(&mut answers);
+    let mut schemas = answers.definitions();
+    events::add(&mut schemas);
+    schemas.insert(
+        "Error".to_owned(),
+        json!({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}),
+    );
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "pml", "version": env!("CARGO_PKG_VERSION"),
             "description": "Procedural memory for AI agents: publish what agents do, query what pml has learnt.",
-            "license": {"name": "MIT OR Apache-2.0"},
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
-        "security": [{}, {"key": []}],
-        "paths": paths(),
-        "components": components,
-    })
-}
-
-fn cloud_event(kinds: &[String]) -> Value {
-    json!({
-        "type": "object",
-        "required": ["specversion", "id", "source", "type", "data"],
-        "properties": {
-            "specversion": {"const": "1.0"},
-            "id": {"type": "string", "description": "A ULID or a UUIDv7; the same id twice is one event."},
-            "source": {"type": "string"},
-            "type": {"enum": kinds},
-            "time": {"type": "string", "format": "date-time"},
-            "dataschema": {"type": "string", "description": "urn:pml:<kind>/v<version>; the current version if left out."},
-            "causation": {"type": "string", "description": "Id of the event that caused this one."},
-            "data": {"type": "object", "description": "By the schema of the kind, below."},
+        "servers": [{"url": "/", "description": "The server that this document comes from"}],
+        "tags": operations::tags(),
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Needed only where API keys are configured; each operation names the scope, and admin opens all."}},
+            "responses": operations::failures(),
+            "schemas": schemas,
         },
     })
 }
 
-fn publish_answer() -> Value {
-    let refusal = json!({
-        "type": "object", "required": ["reason", "field", "message"],
-        "properties": {"reason": {"type": "string"}, "field": {"type": "string"}, "message": {"type": "string"}},
-    });
-    let result = json!({
-        "type": "object", "required": ["status"],
-        "properties": {
-            "id": {"type": "string"}, "status": {"enum": ["accepted", "duplicate", "refused"]}, "seq": {"type": "integer"}, "error": refusal,
-        },
-    });
-    json!({
-        "type": "object", "required": ["accepted", "duplicate", "refused", "results"],
-        "properties": {
-            "accepted": {"type": "integer"}, "duplicate": {"type": "integer"}, "refused": {"type": "integer"},
-            "results": {"type": "array", "items": result},
-        },
-    })
-}
-
-/// Returns all paths, with the scope that each operation needs.
-fn paths() -> Value {
+/// Returns all paths, with the id, the answers and the scope of each operation.
+fn paths(answers: &mut AnswerSchemas) -> Value {
     let mut paths = resources();
     for more in [questions(), models(), execution::paths()] {
         if let (Value::Object(paths), Value::Object(more)) = (&mut paths, more) {
@@ -85,9 +62,12 @@ fn paths() -> Value {
         }
     }
     for RouteEntry { method, path, access, .. } in routes::table() {
-        let operation = paths.get_mut(path).and_then(|path| path.get_mut(method.as_str().to_ascii_lowercase()));
-        if let (Some(operation), Some(security)) = (operation, security(access)) {
-            operation["security"] = security;
+        let method = method.as_str().to_ascii_lowercase();
+        if let Some(operation) = paths.get_mut(path).and_then(|path| path.get_mut(&method)) {
+            operations::complete(operation, &method, path, answers);
+            if let Some(security) = security(access) {
+                operation["security"] = security;
+            }
         }
     }
     paths
@@ -224,6 +204,7 @@ fn resources() -> Value {
         "responses": {
             "202": answered("At least one event is in the log; each has its own result"),
             "400": answered("Every event was refused"),
+            "409": answered("The log holds every one of these ids with other content"),
             "408": failed("The body took too long to arrive; nothing was taken"),
             "413": failed("Body or batch too large; nothing was taken"),
             "429": failed("Too many requests are waiting; see Retry-After"),
@@ -232,32 +213,37 @@ fn resources() -> Value {
         },
     });
     let after = parameter("after", "query", "string", "Continue after this id");
-    let limit = parameter("limit", "query", "integer", "Entries wanted, at most 1000");
+    let limit = between(parameter("limit", "query", "integer", "Entries wanted"), 1, 1_000);
     json!({
         "/v1/events": {
             "post": post_events,
             "get": get("The log as server-sent events (Accept: text/event-stream) or NDJSON", &[
-                parameter("from", "query", "integer", "First position wanted"),
-                parameter("Last-Event-ID", "header", "integer", "Position of the last event received"),
+                at_least(parameter("from", "query", "integer", "First position wanted"), 1),
+                parameter("vectors", "query", "boolean", "Include the vectors of embedding.computed and the bytes of model.parameters"),
+                at_least(parameter("Last-Event-ID", "header", "integer", "Position of the last event received"), 0),
             ]),
         },
         "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
         "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
-        "/v1/graph": {"get": get("Typed edges, the strongest first", &[limit.clone(), parameter("kind", "query", "string", "Only edges of this kind")])},
+        "/v1/graph": {"get": get("Typed edges, the strongest first", &[
+            between(parameter("limit", "query", "integer", "Edges wanted"), 1, 100_000),
+            parameter("kind", "query", "string", "Only edges of this kind"),
+        ])},
         "/v1/related": {"get": get("The neighbours of a tool or capability, tools often before and after, its community, a path to another", &[
-            required(parameter("tool", "query", "string", "A tool, or a capability as capability:ID")),
+            required(parameter("tool", "query", "string", "A tool, or a capability by its id or handle")),
             parameter("to", "query", "string", "Also the cheapest ordered path to this one"),
-            parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted, at most 1000"),
+            between(parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted"), 1, 1_000),
         ])},
         "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/snapshots": snapshots(),
         "/v1/backup": {"get": get("The whole log as one stream for `pml restore`", &[])},
-        "/v1/dead": {"get": get("Refused events, oldest first", &[parameter("after", "query", "integer", "Continue after this number"), limit])},
+        "/v1/dead": {"get": get("Refused events, oldest first", &[at_least(parameter("after", "query", "integer", "Continue after this number"), 0), limit])},
         "/v1/dead/redrive": {"post": {
             "summary": "Publish refused events again",
             "requestBody": {"required": true, "content": {"application/json": {"schema": {
-                "type": "object", "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}},
+                "type": "object", "additionalProperties": false,
+                "properties": {"numbers": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
             }}}},
             "responses": {"200": answered("One result per letter; ids are letter numbers")},
         }},
@@ -271,6 +257,7 @@ fn resources() -> Value {
         "/readyz": {"get": get("Whether events are accepted, and how far the fold is behind the log", &[])},
         "/metrics": {"get": get("Prometheus metrics", &[])},
         "/openapi.json": {"get": get("This document", &[])},
+        "/docs": {"get": get("This document as a page for people", &[])},
     })
 }
 
@@ -281,7 +268,7 @@ fn mcp() -> Value {
             "summary": "The Model Context Protocol over streamable HTTP, versions 2024-11-05 to 2026-07-28",
             "parameters": [session()],
             "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
-            "responses": {"200": {"description": "The response, as JSON or as an event stream"}, "4XX": failed("Not answered, and why")},
+            "responses": {"200": {"description": "The response, as JSON or as an event stream"}, "202": {"description": "A notification was received"}},
         },
         "get": get("Messages of the server to the client of a session, as server-sent events", &[session()]),
         "delete": {"summary": "End a session", "parameters": [session()], "responses": {"200": {"description": "It has ended"}}},
@@ -297,13 +284,24 @@ fn ask(summary: &str, properties: &Value, needed: &[&str]) -> Value {
     json!({
         "summary": summary,
         "requestBody": {"required": true, "content": {"application/json": {"schema": schema}}},
-        "responses": {"200": {"description": "Answered"}, "4XX": failed("Not answered, and why")},
+        "responses": {"200": {"description": "Answered"}},
     })
 }
 
 fn deprecated(mut operation: Value) -> Value {
     operation["deprecated"] = json!(true);
     operation
+}
+
+fn at_least(mut parameter: Value, min: u64) -> Value {
+    parameter["schema"]["minimum"] = json!(min);
+    parameter
+}
+
+fn between(parameter: Value, min: u64, max: u64) -> Value {
+    let mut parameter = at_least(parameter, min);
+    parameter["schema"]["maximum"] = json!(max);
+    parameter
 }
 
 fn required(mut parameter: Value) -> Value {
@@ -316,5 +314,5 @@ fn failed(description: &str) -> Value {
 }
 
 fn get(summary: &str, parameters: &[Value]) -> Value {
-    json!({"summary": summary, "parameters": parameters, "responses": {"200": {"description": "Found"}, "4XX": failed("Not answered, and why")}})
+    json!({"summary": summary, "parameters": parameters, "responses": {"200": {"description": "Found"}}})
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
-use super::stream::{HEARTBEAT, OpenStream};
+use super::stream::{HEARTBEAT, OpenStream, until_closing};
 use crate::bus::{Delivery, Subscription};
 use crate::core::id::SessionId;
 use crate::subject::Pattern;
@@ -37,7 +37,7 @@ pub(super) async fn stream(query: Query<PredictionsQuery>, gateway: Data<Gateway
     let response = HttpResponse::Ok()
         .content_type("text/event-stream")
         .insert_header(("cache-control", "no-cache"))
-        .streaming(server_sent_events(subscription, open));
+        .streaming(until_closing(server_sent_events(subscription, open), &gateway));
     Ok(response)
 }
 

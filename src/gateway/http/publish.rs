@@ -26,12 +26,14 @@ pub(super) async fn post_events(
     let body = read_body(payload, announced.unwrap_or(0), &gateway.settings).await?;
     let items = read_events(&request, &body, &gateway)?;
     let redactor = &gateway.publisher.limits().redactor;
-    let ids: Vec<Option<String>> = items.iter().map(|item| given_id(item, redactor)).collect();
+    let given = items.iter().map(|item| (given_id(item, redactor), item.ignored.clone())).collect();
     let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
     let all_refused = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Refused(_)));
     let is_temporary = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+    let is_conflict = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_conflict());
     let mut response = match (all_refused, verdicts.iter().any(is_temporary)) {
         (false, _) => HttpResponse::Accepted(),
+        (true, false) if verdicts.iter().all(is_conflict) => HttpResponse::Conflict(),
         (true, false) => HttpResponse::BadRequest(),
         (true, true) => {
             let mut response = HttpResponse::TooManyRequests();
@@ -39,7 +41,7 @@ pub(super) async fn post_events(
             response
         }
     };
-    Ok(response.json(PublishAnswer::new(ids, verdicts)))
+    Ok(response.json(PublishAnswer::new(given, verdicts)))
 }
 
 /// Reads the body. `announced` is its length by the request's headers, zero if unknown.
@@ -69,7 +71,7 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let structured = |bytes: Bytes| {
-        let read = cloud::from_structured(&bytes, gateway.clock.now());
+        let read = cloud::receive_structured(&bytes, gateway.publisher.receipt(gateway.clock.now()));
         Incoming::received(read, bytes, gateway.publisher.limits())
     };
     let max = gateway.settings.batch_events_max;
@@ -81,9 +83,10 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
         }
         _ if media_type == cloud::BATCH || body.trim_ascii_start().starts_with(b"[") => {
             let text = std::str::from_utf8(body).unwrap_or_default();
+            let receipt = || gateway.publisher.receipt(gateway.clock.now());
             let received =
                 |event: &str, read| Incoming::received(read, body.slice_ref(event.as_bytes()), gateway.publisher.limits());
-            if let Some(events) = cloud::from_batch(text, max.saturating_add(1), || gateway.clock.now(), received) {
+            if let Some(events) = cloud::from_batch(text, max.saturating_add(1), receipt, received) {
                 events
             } else {
                 match cloud::split_batch(body, max.saturating_add(1)) {
@@ -110,16 +113,16 @@ fn read_events(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Result
 /// Reads an event in binary mode. Its attributes are headers, so the original of a refused event is assembled from both.
 fn read_binary(request: &HttpRequest, body: &Bytes, gateway: &Gateway) -> Incoming {
     let headers = || request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let read = cloud::from_binary(headers(), body, gateway.clock.now());
+    let read = cloud::receive_binary(headers(), body, gateway.publisher.receipt(gateway.clock.now()));
     let item = Incoming::received(read, body.clone(), gateway.publisher.limits());
     let original = item.content.is_err().then(|| Bytes::from(cloud::join_binary(headers(), body)));
     Incoming { original, ..item }
 }
 
-/// Returns the id as the sender wrote it, also of a refused event.
+/// Returns the id as the sender wrote it, also of a refused event, or the one that the event got.
 fn given_id(item: &Incoming, redactor: &Redactor) -> Option<String> {
     if let Ok(fact) = &item.content {
-        return Some(fact.id.to_string());
+        return Some(fact.given_id().into_owned());
     }
     let id = cloud::given_id(item.original.as_ref()?)?;
     Some(redactor.text(&id).unwrap_or(id))

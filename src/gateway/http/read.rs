@@ -5,10 +5,8 @@ use actix_web::web::{Data, Path, Query};
 use serde_json::json;
 
 use super::Gateway;
-use super::dto::TraceDto;
 use super::error::ApiError;
-use crate::ask::catalogue::{self, GraphQuery, Page};
-use crate::core::id::ExecutionId;
+use crate::ask::catalogue::{self, GraphQuery, Page, TraceQuery};
 use crate::lease::LeaseState;
 use crate::log::Condition;
 
@@ -25,16 +23,8 @@ pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> R
 }
 
 pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let execution: ExecutionId =
-        path.parse().map_err(|problem| ApiError::BadRequest { field: "execution", problem: format!("{problem}") })?;
-    let view = gateway.views.current();
-    if let Some(trace) = view.executions.trace(&execution) {
-        return Ok(HttpResponse::Ok().json(TraceDto::completed(&execution, &trace)));
-    }
-    match view.executions.get(&execution) {
-        Some(open) => Ok(HttpResponse::Ok().json(TraceDto::open(&execution, open))),
-        None => Err(ApiError::NotFound(format!("no execution '{execution}' is open or among the latest traces"))),
-    }
+    let query = TraceQuery { execution: path.into_inner() };
+    Ok(HttpResponse::Ok().json(catalogue::trace(&gateway.views.current(), &query)?))
 }
 
 pub(super) async fn state(gateway: Data<Gateway>) -> HttpResponse {

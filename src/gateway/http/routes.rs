@@ -3,7 +3,7 @@
 
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::{Route, web};
+use actix_web::{HttpRequest, Route, web};
 
 use super::auth::{self, Access};
 use super::{
@@ -75,6 +75,7 @@ pub(super) fn table() -> Vec<RouteEntry> {
         get("/readyz", OPEN, web::to(read::readyz)),
         get("/metrics", QUERY, web::to(read::metrics)),
         get("/openapi.json", OPEN, web::to(openapi::serve)),
+        get("/docs", OPEN, web::to(openapi::page)),
     ]
 }
 
@@ -85,11 +86,14 @@ pub(super) fn register(app: &mut web::ServiceConfig) {
     let mut entries = entries.into_iter().peekable();
     while let Some(RouteEntry { path, .. }) = entries.peek() {
         let path = *path;
-        let mut resource = web::resource(path).default_service(guarded(Access::AnyKey, web::to(error::no_such_method)));
+        let (mut resource, mut methods) = (web::resource(path), Vec::new());
         while let Some(entry) = entries.next_if(|entry| entry.path == path) {
+            methods.push(entry.method.to_string());
             resource = resource.route(guarded(entry.access, entry.handler.method(entry.method)));
         }
-        app.service(resource);
+        let methods = methods.join(", ");
+        let refuse = move |request: HttpRequest| error::no_such_method(request, methods.clone());
+        app.service(resource.default_service(guarded(Access::AnyKey, web::to(refuse))));
     }
     app.default_service(guarded(Access::AnyKey, web::to(error::no_such_route)));
 }

@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Json};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -10,8 +11,9 @@ use super::error::ApiError;
 use crate::core::id::ToolId;
 use crate::upstream::{ServerState, ServerStatus};
 
-#[derive(Serialize)]
-struct ServerDto {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Server")]
+pub(super) struct ServerDto {
     server: String,
     target: String,
     /// disabled, connecting, ready, failed or elsewhere.
@@ -33,7 +35,8 @@ struct ServerDto {
     stderr: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Skipped")]
 struct SkippedDto {
     tool: String,
     reason: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::ACCEPT;
 use actix_web::web::{Bytes, Data, Query};
 use actix_web::{HttpRequest, HttpResponse};
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt};
 use serde::Deserialize;
 
 use super::Gateway;
@@ -30,6 +30,9 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) struct EventsQuery {
     /// First position wanted. Without it (and without `Last-Event-ID`) NDJSON starts at the beginning, SSE after the present tail.
     from: Option<u64>,
+    /// Whether vectors and parameters are included: many bytes that few readers want.
+    #[serde(default)]
+    vectors: bool,
 }
 
 pub(super) async fn get_events(
@@ -43,14 +46,14 @@ pub(super) async fn get_events(
     let log = Arc::clone(&gateway.log);
     let tail = *log.tail().borrow();
     if !accepts.contains("text/event-stream") {
-        let body = ndjson(Reader::new(log, asked.unwrap_or(Seq::ZERO), open), tail);
-        return Ok(HttpResponse::Ok().content_type("application/x-ndjson").streaming(body));
+        let body = ndjson(Reader::new(log, asked.unwrap_or(Seq::ZERO), query.vectors, open), tail);
+        return Ok(HttpResponse::Ok().content_type("application/x-ndjson").streaming(until_closing(body, &gateway)));
     }
     let after = last_event_id(&request)?.or(asked).unwrap_or(tail);
     let response = HttpResponse::Ok()
         .content_type("text/event-stream")
         .insert_header(("cache-control", "no-cache"))
-        .streaming(server_sent_events(Reader::new(log, after, open)));
+        .streaming(until_closing(server_sent_events(Reader::new(log, after, query.vectors, open)), &gateway));
     Ok(response)
 }
 
@@ -59,6 +62,15 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<Seq>, ApiError> {
     let seq = value.to_str().ok().and_then(|text| text.parse().ok());
     let problem = || ApiError::BadRequest { field: "Last-Event-ID", problem: "is not a position of the log".to_owned() };
     seq.map(|seq| Some(Seq(seq))).ok_or_else(problem)
+}
+
+/// Returns `body`, which ends when the server stops.
+pub(super) fn until_closing<S: Stream>(body: S, gateway: &Gateway) -> impl Stream<Item = S::Item> + use<S> {
+    let mut closing = gateway.closing.clone();
+    body.take_until(Box::pin(async move {
+        // An error means that the sender is gone, with the server.
+        drop(closing.wait_for(|closing| *closing).await);
+    }))
 }
 
 /// Counts a streamed response until it is dropped.
@@ -86,21 +98,22 @@ struct Reader {
     /// The last position that was sent.
     after: Seq,
     page_records: usize,
+    vectors: bool,
     _open: OpenStream,
 }
 
 impl Reader {
-    fn new(log: SharedLog, after: Seq, open: OpenStream) -> Self {
-        Self { log, after, page_records: PAGE_RECORDS_FIRST, _open: open }
+    fn new(log: SharedLog, after: Seq, vectors: bool, open: OpenStream) -> Self {
+        Self { log, after, page_records: PAGE_RECORDS_FIRST, vectors, _open: open }
     }
 
     /// Returns the next records up to `last`, each formatted by `format`; `None` if there are none yet.
-    async fn next_piece(&mut self, last: Seq, format: impl Fn(&Record) -> String) -> Result<Option<Bytes>, ReadError> {
+    async fn next_piece(&mut self, last: Seq, format: impl Fn(&Record, String) -> String) -> Result<Option<Bytes>, ReadError> {
         let records = self.log.read(self.after, self.page_records).await?;
         let mut piece = String::new();
         let mut sent = 0;
         for record in records.iter().take_while(|record| record.seq <= last) {
-            piece.push_str(&format(record));
+            piece.push_str(&format(record, cloud::record_to_text(record, self.vectors)));
             self.after = record.seq;
             sent += 1;
             if piece.len() >= PIECE_BYTES {
@@ -114,7 +127,7 @@ impl Reader {
 
 fn ndjson(reader: Reader, tail: Seq) -> impl Stream<Item = Result<Bytes, ReadError>> {
     stream::try_unfold(reader, move |mut reader| async move {
-        let line = |record: &Record| cloud::record_to_structured(record).to_string() + "\n";
+        let line = |_: &Record, json: String| json + "\n";
         Ok(reader.next_piece(tail, line).await?.map(|piece| (piece, reader)))
     })
 }
@@ -137,6 +150,6 @@ fn server_sent_events(reader: Reader) -> impl Stream<Item = Result<Bytes, ReadEr
     })
 }
 
-fn sse_event(record: &Record) -> String {
-    format!("id: {}\nevent: {}\ndata: {}\n\n", record.seq, record.event().kind(), cloud::record_to_structured(record))
+fn sse_event(record: &Record, json: String) -> String {
+    format!("id: {}\nevent: {}\ndata: {json}\n\n", record.seq, record.event().kind())
 }

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::core::event::cloud;
 use crate::core::intake::Limits;
+use crate::core::time::Timestamp;
 use crate::nats::{Nats, StreamKind};
 use crate::publisher::Publisher;
 use crate::publisher::{Incoming, PublishError, Verdict};
@@ -172,7 +173,7 @@ async fn verdicts(
     let mut pause = PAUSE_FIRST;
     loop {
         let limits = parts.publisher.limits();
-        let items = messages.iter().map(|message| read_event(message, limits, &parts.clock)).collect();
+        let items = messages.iter().map(|message| read_event(message, limits, parts)).collect();
         let submitted = if can_redeliver {
             parts.publisher.submit_retryable(items, ORIGIN).await
         } else {
@@ -195,8 +196,11 @@ async fn verdicts(
     }
 }
 
-/// Reads the event of a message, in structured or binary mode.
-fn read_event(message: &jetstream::Message, limits: &Limits, clock: &Clock) -> Incoming {
+/// Reads the event of a message, in structured or binary mode. What it leaves out follows from when the queue stored it, so that an event
+/// without an id is the same event when it is delivered again.
+fn read_event(message: &jetstream::Message, limits: &Limits, parts: &IntakeParts) -> Incoming {
+    let stored = message.info().ok().and_then(|info| i64::try_from(info.published.unix_timestamp_nanos() / 1_000).ok());
+    let receipt = parts.publisher.receipt(stored.map_or_else(|| parts.clock.now(), Timestamp::from_micros));
     let body = &message.payload;
     let headers = message.headers.iter().flat_map(async_nats::HeaderMap::iter);
     let headers: Vec<(String, &str)> = headers
@@ -207,10 +211,10 @@ fn read_event(message: &jetstream::Message, limits: &Limits, clock: &Clock) -> I
         .filter(|(name, _)| name.starts_with(cloud::HEADER_PREFIX))
         .collect();
     if headers.is_empty() {
-        return Incoming::received(cloud::from_structured(body, clock.now()), body.clone(), limits);
+        return Incoming::received(cloud::receive_structured(body, receipt), body.clone(), limits);
     }
     let borrowed = || headers.iter().map(|(name, value)| (name.as_str(), *value));
-    let read = cloud::from_binary(borrowed(), body, clock.now());
+    let read = cloud::receive_binary(borrowed(), body, receipt);
     let mut incoming = Incoming::received(read, Bytes::new(), limits);
     // An accepted event needs no copy; if the actor refuses it later, its dead letter is encoded by pml.
     incoming.original = incoming.content.is_err().then(|| cloud::join_binary(borrowed(), body).into());

@@ -27,13 +27,15 @@ struct AnswerContext {
 type Answer = fn(&AnswerContext, &Value) -> Result<Value, Refused>;
 
 /// The questions, each with the function that answers it.
-const QUESTIONS: [(&str, Answer); 13] = [
+const QUESTIONS: [(&str, Answer); 15] = [
     ("discover", |context, asked| Ok(json!(context.asker.discover(question(asked)?)?))),
     ("predict", |context, asked| Ok(json!(context.asker.predict(question(asked)?)?))),
     ("score", |context, asked| Ok(json!(context.asker.score(question(asked)?)?))),
     ("suggest", |context, asked| Ok(json!(context.asker.suggest(question(asked)?)?))),
     ("speculate", |context, asked| Ok(json!(context.asker.speculate(question(asked)?)?))),
     ("explain", |context, asked| Ok(json!(context.asker.explain(question(asked)?)?))),
+    ("related", |context, asked| Ok(json!(context.asker.related(&question(asked)?)?))),
+    ("trace", |context, asked| catalogue::trace(&context.views.current(), &question(asked)?)),
     ("models", |context, _| Ok(json!(models(&context.views.current(), None)))),
     ("search_tools", |context, asked| Ok(json!(context.asker.search_tools(question(asked)?)?))),
     ("search_capabilities", |context, asked| Ok(json!(context.asker.search_capabilities(question(asked)?)?))),
@@ -107,7 +109,9 @@ fn respond(payload: &[u8], answer: Answer, context: &AnswerContext) -> Result<By
     };
     match answer(context, &asked) {
         Ok(answer) => Ok(answer.to_string().into()),
-        Err(Refused { field, problem: text }) => Err(problem(400, format!("{field}: {text}"))),
+        Err(Refused { field, problem: text, is_unknown }) => {
+            Err(problem(if is_unknown { 404 } else { 400 }, format!("{field}: {text}")))
+        }
     }
 }
 

@@ -323,7 +323,10 @@ mod tests {
         let at = Timestamp::from_micros(0);
         let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
         let id = RecordId::from_parts(at, number);
-        EncodedMessage::new(Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }), at)
+        EncodedMessage::new(
+            Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, envelope: None, event }),
+            at,
+        )
     }
 
     fn message(seq: u64, fact: &EncodedMessage, subject: &str) -> StreamMessage {

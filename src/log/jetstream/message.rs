@@ -124,7 +124,10 @@ mod tests {
         let at = Timestamp::from_micros(7);
         let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
         let id = RecordId::from_parts(at, 1);
-        EncodedMessage::new(Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, event }), at)
+        EncodedMessage::new(
+            Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, envelope: None, event }),
+            at,
+        )
     }
 
     fn check(subject: &str, headers: &HeaderMap, payload: impl Into<Bytes>, expected: &str) {

@@ -259,7 +259,7 @@ mod tests {
         for (seq, bytes) in &stored {
             let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
             let id = RecordId::from_parts(time, seq.0.into());
-            let fact = Arc::new(NewRecord { id, time, source: "".into(), causation: None, event });
+            let fact = Arc::new(NewRecord { id, time, source: "".into(), causation: None, envelope: None, event });
             pending.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
         }
         let transaction = database.begin_write().unwrap();

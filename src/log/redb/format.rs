@@ -166,7 +166,7 @@ mod tests {
         let event = Event::ToolRemoved(ToolRemoved { tool: format!("fs:t{seq}").parse().unwrap() });
         // Ids in an order that is neither that of the positions nor its reverse.
         let id = RecordId::from_parts(time, u128::from(seq * 7_919 % 1_009));
-        let fact = NewRecord { id, time, source: "s".into(), causation: None, event };
+        let fact = NewRecord { id, time, source: "s".into(), causation: None, envelope: None, event };
         Record { seq: Seq(seq), recorded_at: time, fact: Arc::new(fact) }
     }
 

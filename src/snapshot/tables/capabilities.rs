@@ -27,6 +27,7 @@ pub(super) fn capabilities(state: &State) -> Vec<RecordBatch> {
     let columns = Columns::default()
         .with("node", UInt32Array::from_iter_values((0..).take(rows().len()).map(|at| Node::capability(at).to_bits())))
         .with("capability", texts(rows().map(|row| row.id.to_string())))
+        .with("handle", texts(rows().map(|row| &*row.handle)))
         .with("name", texts(rows().map(|row| &row.name)))
         .with("description", texts(rows().map(|row| &row.description)))
         .with("status", texts(rows().map(|row| row.status.name())))
@@ -66,6 +67,7 @@ pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows)
     let text = |name| rows.column::<LargeStringArray>(name);
     let count = |name| rows.column::<UInt64Array>(name);
     let (ids, names, descriptions, statuses) = (text("capability")?, text("name")?, text("description")?, text("status")?);
+    let handles = text("handle")?;
     let (codes, schemas) = (text("code")?, text("parameters_schema")?);
     let levels = rows.column::<UInt32Array>("level")?;
     let (usage, successes, durations) = (count("usage")?, count("successes")?, count("duration_total_ms")?);
@@ -79,6 +81,7 @@ pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows)
         let remembered = remembered.as_string::<i64>();
         capabilities.push(Capability {
             id: ids.value(row).parse().map_err(|problem| rows.unreadable("capability", problem))?,
+            handle: handles.value(row).into(),
             name: names.value(row).to_owned(),
             description: descriptions.value(row).to_owned(),
             status: status.ok_or_else(|| rows.unreadable("status", format!("holds '{}'", statuses.value(row))))?,

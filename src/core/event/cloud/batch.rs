@@ -8,19 +8,18 @@ use serde::Deserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Attributes, utf8};
+use super::{Attributes, Receipt, Received, utf8};
 use crate::event::NewRecord;
 use crate::id::ExecutionId;
 use crate::refusal::Refusal;
-use crate::time::Timestamp;
 
 /// What `taken` makes of the first `limit` events of an array, each with its own text, read in one pass. `None` if something is wrong
 /// with the JSON or with a type in the envelope of one of them: [`split_batch`] and each event by itself show what.
 pub fn from_batch<'a, T>(
     text: &'a str,
     limit: usize,
-    now: impl Fn() -> Timestamp,
-    taken: impl Fn(&'a str, Result<NewRecord, Refusal>) -> T,
+    receipt: impl Fn() -> Receipt<'a>,
+    taken: impl Fn(&'a str, Result<Received, Refusal>) -> T,
 ) -> Option<Vec<T>> {
     const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
     let mut rest = text.trim_start_matches(SPACE).strip_prefix('[')?.trim_start_matches(SPACE);
@@ -31,9 +30,9 @@ pub fn from_batch<'a, T>(
         let attributes = stream.next()?.ok()?;
         let (event, after) = rest.split_at_checked(stream.byte_offset())?;
         let data = attributes.data.map(RawValue::get);
-        let mut read = attributes.into_record(data, now());
-        if let Ok(fact) = &mut read {
-            texts.share(fact);
+        let mut read = attributes.into_received(data, receipt());
+        if let Ok(received) = &mut read {
+            texts.share(&mut received.fact);
         }
         events.push(taken(event, read));
         let after = after.trim_start_matches(SPACE);
@@ -112,7 +111,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::event::cloud::from_structured;
+    use crate::event::cloud::receive_structured;
+    use crate::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn a_batch_read_in_one_pass_is_what_its_events_are_one_by_one() {
         let check = |text: &str, expected: Option<usize>| {
-            let read = from_batch(text, 100, || NOW, |event, read| (event, read));
+            let read = from_batch(text, 100, || NOW.into(), |event, read| (event, read));
             assert_eq!(read.as_ref().map(Vec::len), expected, "{text}");
             for (event, read) in read.into_iter().flatten() {
-                assert_eq!(from_structured(event.as_bytes(), NOW), read, "{event}");
+                assert_eq!(receive_structured(event.as_bytes(), NOW.into()), read, "{event}");
             }
         };
         let (good, escaped) = (event(json!({})), event(json!({"source": "a\"b", "data": {"execution": "e1", "intent": "\n"}})));
-        let refused = event(json!({"id": "7"}));
+        let refused = event(json!({"time": "noon"}));
         check(&format!("[{good},{escaped},{refused}]"), Some(3));
         check(&format!(" [ {good} , {refused}\n]\n"), Some(2));
         // These are split first, so that the error stands with the event it belongs to.
@@ -172,9 +172,9 @@ mod tests {
         let visited = Cell::new(0);
         let count = |_: &str, _| visited.set(visited.get() + 1);
         let unread = format!("[{good},{good},{good},???");
-        assert_eq!(from_batch(&unread, 3, || NOW, count).unwrap().len(), 3);
+        assert_eq!(from_batch(&unread, 3, || NOW.into(), count).unwrap().len(), 3);
         assert_eq!(visited.get(), 3);
-        assert!(from_batch(&unread, 4, || NOW, |_, _| ()).is_none());
+        assert!(from_batch(&unread, 4, || NOW.into(), |_, _| ()).is_none());
         assert_eq!(split_batch(b"[0,0,0???", 3).unwrap(), ["0"; 3]);
         assert!(split_batch(b"[0,0,0???", 4).is_err());
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ask, failed, get, parameter};
+use super::{ask, at_least, between, failed, get, parameter};
 
 /// Returns the paths of servers and runs.
 pub(super) fn paths() -> Value {
@@ -35,8 +35,8 @@ pub(super) fn paths() -> Value {
         "/v1/execute/{run}/{task}": {"get": get("A piece of the result of a task, as text of JSON", &[
             parameter("run", "path", "string", "Id of the run"),
             parameter("task", "path", "string", "Id of the task"),
-            parameter("offset", "query", "integer", "Where the piece begins, in bytes"),
-            parameter("limit", "query", "integer", "Longest piece, at most 1048576 bytes"),
+            at_least(parameter("offset", "query", "integer", "Where the piece begins, in bytes"), 0),
+            between(parameter("limit", "query", "integer", "Longest piece, in bytes"), 1, 1_048_576),
         ])},
     })
 }

@@ -1,0 +1,70 @@
+//! Settings of the HTTP server and its API keys.
+
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+
+/// Settings of the HTTP server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    pub workers: usize,
+    pub body_bytes_max: usize,
+    pub body_timeout_ms: u64,
+    pub batch_events_max: usize,
+    pub streams_max: usize,
+    pub cors_origins: Vec<String>,
+    pub keys: Vec<ApiKey>,
+}
+
+/// An API key of the HTTP server, by its hash.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKey {
+    pub name: String,
+    /// Hexadecimal BLAKE3 of the key.
+    pub hash: String,
+    pub scopes: Vec<Scope>,
+}
+
+/// A permission of an API key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    Publish,
+    Query,
+    /// Calls tools of upstream servers and runs workflows.
+    Execute,
+    Admin,
+}
+
+impl Scope {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Query => "query",
+            Self::Execute => "execute",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl Http {
+    /// Returns the first origin that cannot work.
+    pub(super) fn validate_origins(&self) -> Result<(), ConfigError> {
+        let wrong = |problem: String| Err(ConfigError::Value { key: "http.cors_origins", problem });
+        for origin in &self.cors_origins {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            if origin == "*" && self.keys.is_empty() {
+                return wrong("allows any page, which needs API keys; make one with `pml key`, or name the origins".to_owned());
+            }
+            if origin != "*" && host.is_none_or(|host| host.is_empty() || host.contains('/')) {
+                return wrong(format!("'{origin}' is no origin such as https://app.example.com"));
+            }
+        }
+        Ok(())
+    }
+}
