@@ -9,6 +9,7 @@ mod dead;
 mod dto;
 mod error;
 mod execute;
+mod executions;
 mod mcp;
 mod models;
 mod openapi;

@@ -23,6 +23,7 @@ mod embedding;
 mod emit;
 mod eval;
 mod execute;
+mod executions;
 mod faulty_log;
 mod fold;
 mod fold_version;

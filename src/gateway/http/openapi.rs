@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::auth::Access;
 use super::routes::{self, RouteEntry};
-use crate::core::event::{Kind, schema};
+use crate::core::event::{Kind, document as run_document, schema};
 
 pub(super) async fn serve() -> HttpResponse {
     HttpResponse::Ok().json(document())
@@ -26,6 +26,7 @@ pub(super) fn document() -> Value {
     components["schemas"]["Error"] =
         json!({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]});
     components["schemas"]["PublishAnswer"] = publish_answer();
+    components["schemas"]["Run"] = run_document::schema();
     json!({
         "openapi": "3.1.0",
         "info": {
