@@ -13,6 +13,7 @@ mod backup;
 mod bad_input;
 mod bus_contract;
 mod cli;
+mod clients;
 mod closing;
 mod crash;
 mod dead_letters;
