@@ -16,6 +16,7 @@ use toml::{Table, Value};
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
+pub use layers::changed;
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
 pub use upstream::{Approval, Environment, Execute, Upstream};
@@ -337,7 +338,7 @@ impl fmt::Debug for Secret {
 impl Config {
     /// Loads the defaults, overridden by `file` if given, then by `PML__SECTION__KEY` from `environment`.
     pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
-        let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
+        let mut table = layers::defaults();
         if let Some(path) = file {
             merge(&mut table, read(path)?);
         }
@@ -366,6 +367,23 @@ impl Config {
         Ok(config)
     }
 
+    /// Returns the settings that [`Self::load`] gives, as they would stand in a file, with secrets hidden.
+    pub fn effective(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Table, ConfigError> {
+        let environment: Vec<(String, String)> = environment.into_iter().collect();
+        Self::load(file, environment.iter().cloned())?;
+        let mut table = layers::defaults();
+        if let Some(path) = file {
+            merge(&mut table, read(path)?);
+        }
+        let keys = environment.iter().filter_map(|(name, value)| nested(&name.strip_prefix(ENV_PREFIX)?.to_lowercase(), value));
+        keys.for_each(|key| merge(&mut table, key));
+        layers::hide_secrets(&mut table);
+        Ok(table)
+    }
+
     /// Returns the text of a valid configuration file with the settings of `file`, overridden by `settings` (dotted keys).
     pub fn overrides(file: Option<&Path>, settings: &[(String, String)]) -> Result<String, ConfigError> {
         let mut overrides = file.map(read).transpose()?.unwrap_or_default();
@@ -373,7 +391,7 @@ impl Config {
             let path = key.replace('.', "__");
             merge(&mut overrides, nested(&path, value).ok_or_else(|| invalid(key, "names no key"))?);
         }
-        let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
+        let mut table = layers::defaults();
         merge(&mut table, overrides.clone());
         let config: Self =
             Value::Table(table).try_into().map_err(|error: toml::de::Error| invalid("settings", error.to_string().trim()))?;
@@ -447,6 +465,22 @@ mod tests {
         assert_eq!(text.parse::<Table>().unwrap(), expected);
         assert!(set(&[("trace.setle_ms", "7")]).unwrap_err().to_string().contains("setle_ms"));
         assert!(set(&[("http.workers", "0")]).unwrap_err().to_string().contains("http.workers: must be at least 1"));
+    }
+
+    #[test]
+    fn what_is_in_effect_can_be_shown_without_its_secrets() {
+        let pairs = [
+            ("PML__TRACE__SETTLE_MS", "7"),
+            ("PML__NATS__TOKEN", "hunter2"),
+            ("PML__NATS__SERVERS", "['nats://me:hunter2@host']"),
+        ];
+        let environment = || pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let effective = Config::effective(None, environment()).unwrap();
+        assert_eq!(effective["trace"]["settle_ms"].as_integer(), Some(7));
+        assert_eq!(effective["http"]["workers"].as_integer(), Some(2), "defaults are shown too");
+        let shown = changed(&effective).to_string();
+        assert!(shown.contains("settle_ms = 7") && !shown.contains("workers") && !shown.contains("hunter2"), "{shown}");
+        assert!(Config::effective(None, [("PML__HTTP__WORKERS".to_owned(), "0".to_owned())]).is_err());
     }
 
     #[test]

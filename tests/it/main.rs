@@ -56,6 +56,7 @@ mod related;
 mod scopes;
 mod score;
 mod secrets;
+mod shell;
 mod snapshot;
 mod snapshot_files;
 mod snapshot_serve;
