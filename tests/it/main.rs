@@ -20,6 +20,7 @@ mod dead_letters;
 mod discover;
 mod disk;
 mod embed;
+mod embed_models;
 mod embedding;
 mod emit;
 mod eval;
