@@ -367,23 +367,6 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the settings that [`Self::load`] gives, as they would stand in a file, with secrets hidden.
-    pub fn effective(
-        file: Option<&Path>,
-        environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Table, ConfigError> {
-        let environment: Vec<(String, String)> = environment.into_iter().collect();
-        Self::load(file, environment.iter().cloned())?;
-        let mut table = layers::defaults();
-        if let Some(path) = file {
-            merge(&mut table, read(path)?);
-        }
-        let keys = environment.iter().filter_map(|(name, value)| nested(&name.strip_prefix(ENV_PREFIX)?.to_lowercase(), value));
-        keys.for_each(|key| merge(&mut table, key));
-        layers::hide_secrets(&mut table);
-        Ok(table)
-    }
-
     /// Returns the text of a valid configuration file with the settings of `file`, overridden by `settings` (dotted keys).
     pub fn overrides(file: Option<&Path>, settings: &[(String, String)]) -> Result<String, ConfigError> {
         let mut overrides = file.map(read).transpose()?.unwrap_or_default();

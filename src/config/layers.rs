@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{ConfigError, DEFAULTS};
+use super::{Config, ConfigError, DEFAULTS, ENV_PREFIX};
 use crate::core::redact::Redactor;
 
 /// Keys whose values are never shown.
@@ -14,6 +14,25 @@ const HIDDEN: &str = "(hidden)";
 /// The settings that the program brings.
 pub(super) fn defaults() -> Table {
     DEFAULTS.parse().expect("the compiled-in defaults are TOML")
+}
+
+impl Config {
+    /// Returns the settings that [`Self::load`] gives, as they would stand in a file, with secrets hidden.
+    pub fn effective(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Table, ConfigError> {
+        let environment: Vec<(String, String)> = environment.into_iter().collect();
+        Self::load(file, environment.iter().cloned())?;
+        let mut table = defaults();
+        if let Some(path) = file {
+            merge(&mut table, read(path)?);
+        }
+        let keys = environment.iter().filter_map(|(name, value)| nested(&name.strip_prefix(ENV_PREFIX)?.to_lowercase(), value));
+        keys.for_each(|key| merge(&mut table, key));
+        hide_secrets(&mut table);
+        Ok(table)
+    }
 }
 
 /// Returns the settings that differ from the defaults.

@@ -66,6 +66,6 @@ fn a_wrong_document_is_refused_as_a_whole_with_the_name_of_its_field() {
     let secret = json!([{"tool": "fs:list", "step": "password=hunter2hunter2"}]);
     let answer = post(&server, &json!({"intent": "x", "steps": secret}));
     assert!(answer.status == 400 && !answer.text.contains("hunter2"), "{answer:?}");
-    assert_eq!(server.ask("/v1/state")["events"]["execution.started"], Value::Null);
+    assert_eq!(server.ask("/v1/state")["events"]["execution.started"], 0);
     assert_eq!(server.ask("/v1/dead")["dead"], json!([]), "whoever sent it was told");
 }

@@ -72,7 +72,9 @@ fn settings_are_shown_and_checked() {
     };
     let (code, text) = check("[trace]\nsettle_ms = 7\n");
     assert!(code == Some(0) && text.contains("1 keys differ"), "{code:?}: {text}");
-    for (wrong, named) in [("[trace]\nsetle_ms = 7\n", "setle_ms"), ("[http]\nworkers = 0\n", "http.workers"), ("[", "pml.toml")] {
+    for (wrong, named) in
+        [("[trace]\nsetle_ms = 7\n", "setle_ms"), ("[http]\nworkers = 0\n", "http.workers"), ("[", "pml.toml")]
+    {
         let (code, text) = check(wrong);
         assert!(code == Some(2) && text.contains(named), "{code:?}: {text}");
     }

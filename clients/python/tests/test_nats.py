@@ -26,8 +26,8 @@ class OverNats(unittest.TestCase):
             return True if ranked and ranked[0]["item"] == "bake:heat" else None
 
         eventually(learnt)
-        heard = pml.subscribe("a session", timeout=PATIENCE)
-        with pml.run("bake bread", session="a session") as run:
+        heard = pml.subscribe("a.session", timeout=PATIENCE)
+        with pml.run("bake bread", session="a.session") as run:
             self.assertEqual(next(heard)["execution"], run.id)
         with self.assertRaisesRegex(Refused, "limit"):
             pml.predict("x", limit=0)

@@ -200,7 +200,7 @@ fn finished_step<'a>(
     })
 }
 
-/// A document with every member, as an example of the schema.
+/// An example of the document.
 pub fn example() -> Value {
     json!({
         "execution": "zip-1", "intent": "zip the reports", "session": "s1",
