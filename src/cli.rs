@@ -13,6 +13,7 @@ mod archive;
 mod backup;
 mod bench;
 mod code;
+mod config;
 mod copy;
 mod dead;
 mod demo;
@@ -46,6 +47,7 @@ mod score;
 mod scratch;
 mod serve;
 mod servers;
+mod shell;
 mod snapshot;
 mod source;
 mod speculate;
@@ -56,6 +58,7 @@ mod types;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -65,9 +68,9 @@ use output::Output;
 
 /// Procedural memory for AI agents: keeps what agents did, learns which tools work together.
 #[derive(Parser)]
-#[command(name = "pml", version, about, max_term_width = 120, after_help = EXIT_CODES)]
+#[command(name = "pml", version, long_version = long_version(), about, max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
-    /// Configuration file; keys and defaults are in config/pml.toml of the source
+    /// Configuration file; `pml config default` prints one with all keys
     #[arg(long, global = true, env = "PML_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON for programs
@@ -75,6 +78,21 @@ struct Cli {
     json: bool,
     #[command(subcommand)]
     command: Command,
+}
+
+/// The version with the commit (`PML_COMMIT` when it was built) and the repository, where they are known, so that a report of a problem
+/// says which program it is about.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let known = [
+            ("commit", option_env!("PML_COMMIT").unwrap_or_default()),
+            ("repository", env!("CARGO_PKG_REPOSITORY")),
+            ("licence", env!("CARGO_PKG_LICENSE")),
+        ];
+        let lines = known.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("\n{name}: {value}"));
+        env!("CARGO_PKG_VERSION").to_owned() + &lines.collect::<String>()
+    });
+    &TEXT
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 some events were refused, \
@@ -165,6 +183,20 @@ enum Command {
     /// Be the process in which a program runs: reads it from standard input
     #[command(hide = true)]
     Sandbox,
+    #[command(flatten)]
+    Unconfigured(Unconfigured),
+}
+
+/// Commands that work whatever the configuration holds.
+#[derive(Subcommand)]
+enum Unconfigured {
+    /// Show and check the configuration
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Print the completions of the commands for a shell
+    Completions(shell::Completions),
+    /// Write the manual pages of the commands
+    Man(shell::Manual),
 }
 
 /// The log that a command works on: that of a running server, in a data directory, or on NATS.
@@ -196,9 +228,15 @@ pub fn main() -> ExitCode {
     // Lossy: a variable of another program need not be UTF-8.
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let environment = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
-    let outcome = Config::load(cli.config.as_deref(), environment)
-        .map_err(CommandError::from)
-        .and_then(|config| run(cli.command, cli.config.as_deref(), config, &output));
+    let file = cli.config.as_deref();
+    let outcome = match cli.command {
+        Command::Unconfigured(Unconfigured::Config(command)) => config::run(command, file, environment, &output),
+        Command::Unconfigured(Unconfigured::Completions(arguments)) => shell::completions(arguments),
+        Command::Unconfigured(Unconfigured::Man(arguments)) => shell::manual(arguments, &output),
+        command => {
+            Config::load(file, environment).map_err(CommandError::from).and_then(|config| run(command, file, config, &output))
+        }
+    };
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(CommandError { code, error }) => {
@@ -245,6 +283,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Doctor(arguments) => on_actors(doctor::run(arguments, config, output)),
         Command::Bench(command) => on_actors(bench::run(command, config, output)),
         Command::Sandbox => Ok(0),
+        Command::Unconfigured(_) => unreachable!("they are run without a configuration"),
     }
 }
 

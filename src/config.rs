@@ -13,13 +13,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Value;
 
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
 pub use code::Code;
 pub use http::{ApiKey, Http, Scope};
+pub use layers::changed;
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
 pub use upstream::{Approval, Environment, Execute, Upstream};
@@ -278,7 +279,7 @@ impl fmt::Debug for Secret {
 impl Config {
     /// Loads the defaults, overridden by `file` if given, then by `PML__SECTION__KEY` from `environment`.
     pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
-        let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
+        let mut table = layers::defaults();
         if let Some(path) = file {
             merge(&mut table, read(path)?);
         }
@@ -314,7 +315,7 @@ impl Config {
             let path = key.replace('.', "__");
             merge(&mut overrides, nested(&path, value).ok_or_else(|| invalid(key, "names no key"))?);
         }
-        let mut table: Table = DEFAULTS.parse().expect("the compiled-in defaults are TOML");
+        let mut table = layers::defaults();
         merge(&mut table, overrides.clone());
         let config: Self =
             Value::Table(table).try_into().map_err(|error: toml::de::Error| invalid("settings", error.to_string().trim()))?;
@@ -388,6 +389,22 @@ mod tests {
         assert_eq!(text.parse::<Table>().unwrap(), expected);
         assert!(set(&[("trace.setle_ms", "7")]).unwrap_err().to_string().contains("setle_ms"));
         assert!(set(&[("http.workers", "0")]).unwrap_err().to_string().contains("http.workers: must be at least 1"));
+    }
+
+    #[test]
+    fn what_is_in_effect_can_be_shown_without_its_secrets() {
+        let pairs = [
+            ("PML__TRACE__SETTLE_MS", "7"),
+            ("PML__NATS__TOKEN", "hunter2"),
+            ("PML__NATS__SERVERS", "['nats://me:hunter2@host']"),
+        ];
+        let environment = || pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let effective = Config::effective(None, environment()).unwrap();
+        assert_eq!(effective["trace"]["settle_ms"].as_integer(), Some(7));
+        assert_eq!(effective["http"]["workers"].as_integer(), Some(2), "defaults are shown too");
+        let shown = changed(&effective).to_string();
+        assert!(shown.contains("settle_ms = 7") && !shown.contains("workers") && !shown.contains("hunter2"), "{shown}");
+        assert!(Config::effective(None, [("PML__HTTP__WORKERS".to_owned(), "0".to_owned())]).is_err());
     }
 
     #[test]

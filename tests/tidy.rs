@@ -275,6 +275,22 @@ fn every_configuration_key_is_read() {
 }
 
 #[test]
+fn the_packages_have_the_version_of_the_program() {
+    let manifest = read(Path::new("Cargo.toml"));
+    let version = manifest.lines().find_map(|line| line.strip_prefix("version = ")).unwrap().trim_matches('"').to_owned();
+    let places = [
+        ("clients/python/pyproject.toml", format!("\nversion = \"{version}\"\n"), 1),
+        ("clients/python/pml_client/__init__.py", format!("\n__version__ = \"{version}\"\n"), 1),
+        ("clients/typescript/package.json", format!("\n  \"version\": \"{version}\","), 1),
+        ("packaging/npm/package.json", format!("\n  \"version\": \"{version}\","), 1),
+        // The launcher and the programs of the platforms are released together.
+        ("packaging/npm/package.json", format!("\": \"{version}\""), 5),
+    ];
+    let wrong = places.iter().filter(|(path, text, times)| read(Path::new(path)).matches(text.as_str()).count() != *times);
+    report(&wrong.map(|(path, text, _)| format!("{path}: expected {}", text.trim())).collect::<Vec<_>>());
+}
+
+#[test]
 fn sources_are_ascii_and_free_of_leftovers() {
     let banned = ["todo!(", "unimplemented!(", "dbg!(", "FIXME", "XXX", "#[ignore", "#[allow", "simplified", "for now"];
     let mut problems = Vec::new();

@@ -1,6 +1,7 @@
 //! `pml doctor`: checks the installation and says how to fix what is wrong.
 
 mod context;
+mod embedder;
 mod nats;
 
 use std::path::Path;
@@ -76,8 +77,8 @@ fn check_templates(config: &Config) -> Finding {
 }
 
 fn check_embedder(config: &Config) -> Finding {
-    match embed::open(&config.embedding) {
-        Ok(embedder) => Finding::Good(format!("{}, {} dimensions", embedder.model(), embedder.dim())),
+    match embed::open(&config.embedding).and_then(|embedder| embedder::try_out(&embedder)) {
+        Ok(finding) => finding,
         Err(error) => {
             let chain: Vec<String> = anyhow::Error::from(error).chain().map(ToString::to_string).collect();
             Finding::Bad(format!("{}; or set embedding.embedder to \"static\"", chain.join(": ")))

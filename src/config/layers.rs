@@ -4,7 +4,70 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::ConfigError;
+use super::{Config, ConfigError, DEFAULTS, ENV_PREFIX};
+use crate::core::redact::Redactor;
+
+/// Keys whose values are never shown.
+const SECRETS: [(&str, &str); 3] = [("nats", "password"), ("nats", "token"), ("nats", "nkey_seed")];
+const HIDDEN: &str = "(hidden)";
+
+/// The settings that the program brings.
+pub(super) fn defaults() -> Table {
+    DEFAULTS.parse().expect("the compiled-in defaults are TOML")
+}
+
+impl Config {
+    /// Returns the settings that [`Self::load`] gives, as they would stand in a file, with secrets hidden.
+    pub fn effective(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Table, ConfigError> {
+        let environment: Vec<(String, String)> = environment.into_iter().collect();
+        Self::load(file, environment.iter().cloned())?;
+        let mut table = defaults();
+        if let Some(path) = file {
+            merge(&mut table, read(path)?);
+        }
+        let keys = environment.iter().filter_map(|(name, value)| nested(&name.strip_prefix(ENV_PREFIX)?.to_lowercase(), value));
+        keys.for_each(|key| merge(&mut table, key));
+        hide_secrets(&mut table);
+        Ok(table)
+    }
+}
+
+/// Returns the settings that differ from the defaults.
+pub fn changed(settings: &Table) -> Table {
+    fn difference(settings: &Table, defaults: &Table) -> Table {
+        let differing = settings.iter().filter_map(|(key, value)| match (value, defaults.get(key)) {
+            (Value::Table(value), Some(Value::Table(default))) => {
+                let inner = difference(value, default);
+                (!inner.is_empty()).then(|| (key.clone(), Value::Table(inner)))
+            }
+            (value, default) => (default != Some(value)).then(|| (key.clone(), value.clone())),
+        });
+        differing.collect()
+    }
+    difference(settings, &defaults())
+}
+
+/// Hides secrets by their keys, and those inside other texts, such as passwords in addresses, by their shapes.
+pub(super) fn hide_secrets(settings: &mut Table) {
+    fn clean(value: &mut Value) {
+        match value {
+            Value::String(text) => Redactor::builtin().clean(text),
+            Value::Array(items) => items.iter_mut().for_each(clean),
+            Value::Table(table) => table.iter_mut().for_each(|(_, value)| clean(value)),
+            _ => {}
+        }
+    }
+    settings.iter_mut().for_each(|(_, value)| clean(value));
+    for (section, key) in SECRETS {
+        match settings.get_mut(section).and_then(|section| section.get_mut(key)) {
+            Some(Value::String(text)) if !text.is_empty() => HIDDEN.clone_into(text),
+            _ => {}
+        }
+    }
+}
 
 /// Reads a TOML file.
 pub(super) fn read(path: &Path) -> Result<Table, ConfigError> {

@@ -1,12 +1,13 @@
 //! The events pml records, as a closed enum. Their names are past participles: an event has happened and cannot be refused any more.
 //!
 //! Domain types are in `data`, wire types in `wire`, conversions between them in `codec`, the CloudEvents envelope in `cloud`, the
-//! form in the log in `stored`, JSON Schemas in `schema`. A released wire version is frozen: a change needs a new version, an upcast
+//! form in the log in `stored`, JSON Schemas in `schema`, whole runs in `document`. A released wire version is frozen: a change needs a new version, an upcast
 //! and a new sample in `schemas/event/`.
 
 pub mod cloud;
 pub mod codec;
 mod data;
+pub mod document;
 pub mod input_schema;
 pub mod kind;
 pub mod schema;

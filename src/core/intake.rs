@@ -5,6 +5,7 @@ mod clean;
 
 use serde::Deserialize;
 
+use super::event::document::Run;
 use super::event::{CapabilityDeclared, Event, NewRecord, StepFinished, written_by_pml};
 use super::graph::edge::EdgeKind;
 use super::id::StepId;
@@ -72,6 +73,16 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
     }
     clean::check_ids(record, &limits.redactor)?;
     clean::clean_texts(record, limits);
+    Ok(())
+}
+
+/// Checks the events of a whole run and removes their secrets in place. A refusal names the field of the document.
+pub fn check_run(run: &mut Run, limits: &Limits) -> Result<(), Refusal> {
+    let events = run.records.len();
+    count("steps", events.saturating_sub(2), limits.steps_max, "limits.steps_max")?;
+    for (at, record) in run.records.iter_mut().enumerate() {
+        check(record, limits).map_err(|refusal| Run::locate(at, events, refusal))?;
+    }
     Ok(())
 }
 

@@ -96,6 +96,20 @@ impl Refusal {
         self
     }
 
+    /// The refusal with another name for its field, if it carries one.
+    #[must_use]
+    pub fn with_field(mut self, rename: impl FnOnce(&str) -> String) -> Self {
+        match &mut self {
+            Self::Malformed { field, .. }
+            | Self::Missing { field }
+            | Self::Invalid { field, .. }
+            | Self::TooLong { field, .. }
+            | Self::TooMany { field, .. } => *field = rename(field),
+            _ => {}
+        }
+        self
+    }
+
     /// The offending field, as a path into the event.
     pub fn field(&self) -> &str {
         match self {

@@ -2,13 +2,15 @@
 //!
 //! | file | required | content |
 //! |---|---|---|
-//! | `model.onnx` | yes | the graph; weights may be in files beside it that it names |
+//! | `model.onnx`, or `onnx/model.onnx` | yes | the graph; weights may be in files beside it that it names |
 //! | `tokenizer.json` | yes | the tokenizer. Its padding and truncation settings are replaced: they are made for batches of fixed length |
 //! | `1_Pooling/config.json` | unless the graph pools | how the vectors of tokens are pooled into one (sentence-transformers) |
 //! | `sentence_bert_config.json` | no | `max_seq_length` |
 //! | `modules.json` | no | may list only a transformer, pooling and normalising: the graph would lack any other module |
-//! | `pml.json` | no | settings for pml, which override the others: `{"pooling": "mean" or "cls" or "max" or "last", "tokens_max": 256}` |
+//! | `config_sentence_transformers.json` | no | the prompt that is put before texts by default |
+//! | `pml.json` | no | settings for pml, which override the others: `pooling` ("mean", "cls", "max", "last"), `tokens_max`, `prefix` (put before every text), `graph` (the file), `output` (of the graph, one vector per text) |
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,8 @@ use tokenizers::{Tokenizer, TruncationParams};
 use super::EmbedError;
 use crate::core::id::ModelId;
 
-pub(super) const GRAPH: &str = "model.onnx";
+/// Where the graph is looked for, unless `pml.json` names it.
+const GRAPHS: [&str; 2] = ["model.onnx", "onnx/model.onnx"];
 const TOKENIZER: &str = "tokenizer.json";
 
 /// Used where no file gives a limit: the longest input of most sentence encoders.
@@ -54,6 +57,10 @@ pub(super) struct ModelDir {
     pub(super) pooling_wanted: Option<Pooling>,
     /// From `1_Pooling/config.json`.
     pub(super) pooling: Option<Pooling>,
+    /// From `pml.json`: the output with one vector per text.
+    pub(super) output: Option<String>,
+    /// Put before every text.
+    pub(super) prefix: String,
     pub(super) padding: u32,
     /// The token of words that the tokenizer does not know.
     pub(super) unknown: Option<u32>,
@@ -65,6 +72,23 @@ pub(super) struct ModelDir {
 struct PmlJson {
     pooling: Option<Pooling>,
     tokens_max: Option<usize>,
+    prefix: Option<String>,
+    graph: Option<PathBuf>,
+    output: Option<String>,
+}
+
+/// What is read of `config_sentence_transformers.json`.
+#[derive(Default, Deserialize)]
+struct SentenceTransformers {
+    #[serde(default)]
+    prompts: BTreeMap<String, String>,
+    default_prompt_name: Option<String>,
+}
+
+impl SentenceTransformers {
+    fn into_default_prompt(mut self) -> Option<String> {
+        self.prompts.remove(&self.default_prompt_name?)
+    }
 }
 
 #[derive(Deserialize)]
@@ -80,14 +104,21 @@ struct Module {
 
 impl ModelDir {
     pub(super) fn read(directory: &Path) -> Result<Self, EmbedError> {
-        if let Some(missing) = [GRAPH, TOKENIZER].into_iter().find(|name| !directory.join(name).is_file()) {
-            return Err(EmbedError::NoModel { directory: directory.to_owned(), missing });
+        let unusable = |source| EmbedError::Model { directory: directory.to_owned(), source };
+        let missing = |missing| EmbedError::NoModel { directory: directory.to_owned(), missing };
+        let own: PmlJson = json(directory, "pml.json").map_err(unusable)?.unwrap_or_default();
+        let graph = match &own.graph {
+            Some(named) if directory.join(named).is_file() => named.clone(),
+            Some(named) => return Err(unusable(format!("pml.json: graph: there is no file '{}'", named.display()).into())),
+            None => GRAPHS.into_iter().find(|name| directory.join(name).is_file()).ok_or_else(|| missing(GRAPHS[0]))?.into(),
+        };
+        if !directory.join(TOKENIZER).is_file() {
+            return Err(missing(TOKENIZER));
         }
-        Self::parse(directory).map_err(|source| EmbedError::Model { directory: directory.to_owned(), source })
+        Self::parse(directory, &graph, own).map_err(unusable)
     }
 
-    fn parse(directory: &Path) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let own: PmlJson = json(directory, "pml.json")?.unwrap_or_default();
+    fn parse(directory: &Path, graph: &Path, own: PmlJson) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let sentence_bert: Option<SentenceBert> = json(directory, "sentence_bert_config.json")?;
         let modules: Vec<Module> = json(directory, "modules.json")?.unwrap_or_default();
         if let Some(module) = modules.iter().find(|module| !is_known(&module.kind)) {
@@ -111,10 +142,17 @@ impl ModelDir {
         tokenizer.with_padding(None);
         tokenizer.with_truncation(Some(TruncationParams { max_length: tokens_max, ..TruncationParams::default() }))?;
 
-        let settings = format!("{tokens_max} {:?} {pooling:?}", own.pooling);
-        let model = model_id(directory, &settings)?;
-        let graph = directory.join(GRAPH);
-        Ok(Self { model, graph, tokenizer, pooling_wanted: own.pooling, pooling, padding, unknown })
+        let prompts: SentenceTransformers = json(directory, "config_sentence_transformers.json")?.unwrap_or_default();
+        let prefix = own.prefix.or(prompts.into_default_prompt()).unwrap_or_default();
+
+        let mut settings = format!("{tokens_max} {:?} {pooling:?}", own.pooling);
+        if !prefix.is_empty() || own.output.is_some() {
+            settings.push_str(&format!(" {prefix:?} {:?}", own.output));
+        }
+        let graph = directory.join(graph);
+        let model = model_id(directory, &graph, &settings)?;
+        let (pooling_wanted, output) = (own.pooling, own.output);
+        Ok(Self { model, graph, tokenizer, pooling_wanted, pooling, output, prefix, padding, unknown })
     }
 }
 
@@ -147,15 +185,16 @@ fn pooling(config: &serde_json::Map<String, serde_json::Value>) -> Result<Poolin
 }
 
 /// The model id: the directory's name, for people, and a digest of everything that determines the vectors.
-fn model_id(directory: &Path, settings: &str) -> Result<ModelId, Box<dyn Error + Send + Sync>> {
-    let graph = fs::read(directory.join(GRAPH))?;
+fn model_id(directory: &Path, graph_file: &Path, settings: &str) -> Result<ModelId, Box<dyn Error + Send + Sync>> {
+    let graph = fs::read(graph_file)?;
     let mut hasher = blake3::Hasher::new();
     let tokenizer = fs::read(directory.join(TOKENIZER))?;
     for part in [&VERSION.to_le_bytes(), settings.as_bytes(), &tokenizer, &graph] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    for name in weights(directory, &graph)? {
-        let file = fs::File::open(directory.join(&name))?;
+    let beside = graph_file.parent().unwrap_or(directory);
+    for name in weights(beside, graph_file, &graph)? {
+        let file = fs::File::open(beside.join(&name))?;
         hasher.update(name.as_bytes()).update(&file.metadata()?.len().to_le_bytes()).update_reader(file)?;
     }
     let digest = hasher.finalize().to_hex();
@@ -166,13 +205,13 @@ fn model_id(directory: &Path, settings: &str) -> Result<ModelId, Box<dyn Error +
 }
 
 /// Files beside the graph that hold its weights (external data): those whose names occur in the graph.
-fn weights(directory: &Path, graph: &[u8]) -> std::io::Result<Vec<String>> {
+fn weights(directory: &Path, graph_file: &Path, graph: &[u8]) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_text = [".json", ".txt", ".md"].iter().any(|end| name.ends_with(end));
-        let candidate = !is_text && name != GRAPH && entry.path().is_file();
+        let candidate = !is_text && entry.path() != graph_file && entry.path().is_file();
         if candidate && memchr::memmem::find(graph, name.as_bytes()).is_some() {
             names.push(name);
         }

@@ -33,6 +33,7 @@ pub(super) struct Onnx {
     model: ModelId,
     dim: usize,
     tokenizer: Tokenizer,
+    prefix: String,
     padding: u32,
     unknown: Option<u32>,
     batch_texts_max: usize,
@@ -85,9 +86,9 @@ impl Onnx {
         let session = session(&environment, &directory.graph, config.threads).map_err(|error| unusable(error.into()))?;
         let inputs = inputs(&session).map_err(|problem| unusable(problem.into()))?;
         let output = output(&session, &directory).map_err(|problem| unusable(problem.into()))?;
-        let ModelDir { model, tokenizer, padding, unknown, .. } = directory;
+        let ModelDir { model, tokenizer, prefix, padding, unknown, .. } = directory;
         let (batch_texts_max, session) = (config.batch_texts_max, Mutex::new(session));
-        let mut onnx = Self { model, dim: 0, tokenizer, padding, unknown, batch_texts_max, inputs, output, session };
+        let mut onnx = Self { model, dim: 0, tokenizer, prefix, padding, unknown, batch_texts_max, inputs, output, session };
         // Not every graph declares the length of its vectors; running one token shows it, and that the model works.
         let probe = TokenizedText { index: 0, tokens: vec![padding] };
         onnx.dim = onnx.run(&[probe])?.first().map_or(0, Vec::len);
@@ -99,7 +100,11 @@ impl Onnx {
         let encoding = self.tokenizer.encode_fast(text, true).map_err(EmbedError::Tokens)?;
         let mut ids = encoding.get_ids().iter().zip(encoding.get_special_tokens_mask());
         let known = ids.any(|(token, special)| *special == 0 && Some(*token) != self.unknown);
-        Ok(TokenizedText { index, tokens: if known { encoding.get_ids().to_vec() } else { Vec::new() } })
+        if !known || self.prefix.is_empty() {
+            return Ok(TokenizedText { index, tokens: if known { encoding.get_ids().to_vec() } else { Vec::new() } });
+        }
+        let encoding = self.tokenizer.encode_fast(format!("{}{text}", self.prefix), true).map_err(EmbedError::Tokens)?;
+        Ok(TokenizedText { index, tokens: encoding.get_ids().to_vec() })
     }
 
     /// Number of texts, counted from the first, in the next batch. `texts` are sorted by length.
@@ -265,6 +270,11 @@ fn output(session: &Session, directory: &ModelDir) -> Result<ModelOutput, String
             .filter(move |output| output.dtype().tensor_shape().is_some_and(|shape| shape.len() == rank))
             .map(ort::value::Outlet::name)
     };
+    if let Some(wanted) = &directory.output {
+        let found = names(2).find(|name| name == wanted);
+        let found = found.ok_or_else(|| format!("pml.json: output: the graph gives no '{wanted}' with one vector per text"))?;
+        return Ok(ModelOutput::Sentence(found.to_owned()));
+    }
     if directory.pooling_wanted.is_none() && names(2).any(|name| name == SENTENCE) {
         return Ok(ModelOutput::Sentence(SENTENCE.to_owned()));
     }

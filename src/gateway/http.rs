@@ -10,6 +10,7 @@ mod dead;
 mod dto;
 mod error;
 mod execute;
+mod executions;
 mod mcp;
 mod models;
 mod observe;

@@ -239,7 +239,7 @@ fn missing(field: &str) -> Refusal {
     Refusal::Missing { field: field.to_owned() }
 }
 
-fn utf8<'a>(bytes: &'a [u8], field: &str) -> Result<&'a str, Refusal> {
+pub(super) fn utf8<'a>(bytes: &'a [u8], field: &str) -> Result<&'a str, Refusal> {
     std::str::from_utf8(bytes).map_err(|error| Refusal::Malformed {
         field: field.to_owned(),
         problem: format!("not UTF-8 after byte {}", error.valid_up_to()),

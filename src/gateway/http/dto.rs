@@ -16,6 +16,14 @@ pub(super) struct PublishAnswer {
     results: Vec<PublishResult>,
 }
 
+/// The response to a whole run: its id, and the results of its events.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunAnswer {
+    pub(super) execution: String,
+    #[serde(flatten)]
+    pub(super) events: PublishAnswer,
+}
+
 #[derive(Serialize, JsonSchema)]
 struct PublishResult {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ use crate::ask::catalogue::Refused;
 use crate::bus::BusError;
 use crate::config::Scope;
 use crate::core::redact::Redactor;
+use crate::core::refusal::Refusal;
 use crate::execute::RunError;
 use crate::log::{AppendError, ReadError};
 use crate::publisher::PublishError;
@@ -30,6 +31,8 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 pub(crate) enum ApiError {
     #[error("{field}: {problem}")]
     BadRequest { field: &'static str, problem: String },
+    #[error(transparent)]
+    Refused(Box<Refusal>),
     #[error("an API key is needed: send Authorization: Bearer KEY")]
     NoKey,
     #[error("the API key is not known")]
@@ -102,7 +105,7 @@ fn snapshot_problem(error: &SnapshotError) -> String {
 impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::BadRequest { .. } | Self::Ask(AskError::Invalid { .. }) => StatusCode::BAD_REQUEST,
+            Self::BadRequest { .. } | Self::Refused(_) | Self::Ask(AskError::Invalid { .. }) => StatusCode::BAD_REQUEST,
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::Run(error) => run_status(error),

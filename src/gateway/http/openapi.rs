@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::auth::Access;
 use super::routes::{self, RouteEntry};
+use crate::core::event::document as run_document;
 use answers::AnswerSchemas;
 
 pub(super) async fn serve() -> HttpResponse {
@@ -31,6 +32,7 @@ pub(super) fn document() -> Value {
     let paths = paths(&mut answers);
     let mut schemas = answers.definitions();
     events::add(&mut schemas);
+    schemas.insert("RunDocument".to_owned(), run_document::schema());
     schemas.insert(
         "Error".to_owned(),
         json!({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}),

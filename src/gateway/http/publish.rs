@@ -2,7 +2,7 @@
 
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut, Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
 
 use super::Gateway;
@@ -28,10 +28,16 @@ pub(super) async fn post_events(
     let redactor = &gateway.publisher.limits().redactor;
     let given = items.iter().map(|item| (given_id(item, redactor), item.ignored.clone())).collect();
     let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
+    let mut response = status_for(&verdicts);
+    Ok(response.json(PublishAnswer::new(given, verdicts)))
+}
+
+/// Returns the response for published events: accepted if one of them is in the log.
+pub(super) fn status_for(verdicts: &[Verdict]) -> HttpResponseBuilder {
     let all_refused = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Refused(_)));
     let is_temporary = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
     let is_conflict = |verdict: &Verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.is_conflict());
-    let mut response = match (all_refused, verdicts.iter().any(is_temporary)) {
+    match (all_refused, verdicts.iter().any(is_temporary)) {
         (false, _) => HttpResponse::Accepted(),
         (true, false) if verdicts.iter().all(is_conflict) => HttpResponse::Conflict(),
         (true, false) => HttpResponse::BadRequest(),
@@ -40,8 +46,7 @@ pub(super) async fn post_events(
             response.insert_header(retry_after());
             response
         }
-    };
-    Ok(response.json(PublishAnswer::new(given, verdicts)))
+    }
 }
 
 /// Reads the body. `announced` is its length by the request's headers, zero if unknown.

@@ -7,7 +7,8 @@ use actix_web::{HttpRequest, Route, web};
 
 use super::auth::{self, Access};
 use super::{
-    ask, backup, dead, error, execute, mcp, models, openapi, predictions, publish, read, related, servers, snapshots, stream,
+    ask, backup, dead, error, execute, executions, mcp, models, openapi, predictions, publish, read, related, servers,
+    snapshots, stream,
 };
 use crate::config::Scope;
 
@@ -32,6 +33,7 @@ pub(super) fn table() -> Vec<RouteEntry> {
     let post = |path, access, handler| entry(Method::POST, path, access, handler);
     vec![
         post("/v1/events", PUBLISH, web::to(publish::post_events)),
+        post("/v1/executions", PUBLISH, web::to(executions::post)),
         get("/v1/events", QUERY, web::to(stream::get_events)),
         get("/v1/snapshots", QUERY, web::to(snapshots::list)),
         post("/v1/snapshots", ADMIN, web::to(snapshots::create)),

@@ -21,7 +21,7 @@ impl DefaultServer<'_> {
         self.configured.map_or_else(|| name_of_source(self.source), str::to_owned)
     }
 
-    fn complete(&self, tool: &mut Cow<'_, str>) {
+    pub(in crate::event) fn complete(&self, tool: &mut Cow<'_, str>) {
         if ToolId::is_bare_name(tool) {
             *tool = Cow::Owned(format!("{}:{tool}", self.name()));
         }

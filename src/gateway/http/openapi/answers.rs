@@ -11,7 +11,7 @@ use crate::ask::{
     DiscoverAnswer, ExplainAnswer, PredictAnswer, ScoreAnswer, SearchToolsAnswer, SpeculateAnswer, SuggestAnswer,
 };
 use crate::execute::dto::RunDto;
-use crate::gateway::http::dto::{DeadLetterDto, PublishAnswer};
+use crate::gateway::http::dto::{DeadLetterDto, PublishAnswer, RunAnswer};
 use crate::gateway::http::servers::ServerDto;
 
 /// Collects the schemas of answers; those of their parts become components.
@@ -58,6 +58,7 @@ impl AnswerSchemas {
                 "nodes": count(), "total_edges": count(), "edges": list(self.of::<EdgeDto>()), "based_on_seq": seq(),
             })),
             "publish_events" | "redrive_dead_letters" => self.of::<PublishAnswer>(),
+            "publish_run" => self.of::<RunAnswer>(),
             "list_dead_letters" => {
                 object(&json!({"dead": list(self.of::<DeadLetterDto>()), "next": {"type": ["integer", "null"]}}))
             }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ask, at_least, between, failed, get, parameter};
+use crate::core::event::document;
 
 /// Returns the paths of servers and runs.
 pub(super) fn paths() -> Value {
@@ -20,6 +21,7 @@ pub(super) fn paths() -> Value {
     );
     approve["responses"]["409"] = failed("It is not in quarantine, or has changed again");
     json!({
+        "/v1/executions": {"post": whole_run()},
         "/v1/servers": {"get": get("The MCP servers whose tools pml calls, their state and tools", &[])},
         "/v1/servers/reload": {"post": reload},
         "/v1/servers/approve": {"post": approve},
@@ -38,6 +40,23 @@ pub(super) fn paths() -> Value {
             at_least(parameter("offset", "query", "integer", "Where the piece begins, in bytes"), 0),
             between(parameter("limit", "query", "integer", "Longest piece, in bytes"), 1, 1_048_576),
         ])},
+    })
+}
+
+/// The description of a run that is published as one document.
+fn whole_run() -> Value {
+    let body = json!({"schema": {"$ref": "#/components/schemas/RunDocument"}, "example": document::example()});
+    json!({
+        "summary": "Publish a whole run as one document",
+        "requestBody": {"required": true, "content": {"application/json": body}},
+        "responses": {
+            "202": {"description": "The run is in the log; each of its events has its own result"},
+            "400": failed("The document is not valid; the error names the field, and nothing was taken"),
+            "413": failed("The body is too large; nothing was taken"),
+            "429": failed("Too many requests are waiting; see Retry-After"),
+            "503": failed("No events are accepted at the moment, or the outcome is unknown; with `execution` it may be sent again"),
+            "507": failed("The log has no room; make room and send it again"),
+        },
     })
 }
 

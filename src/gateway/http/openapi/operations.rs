@@ -6,8 +6,9 @@ use super::answers::AnswerSchemas;
 use super::failed;
 
 /// Method, path, id and tag of every operation. Clients are generated with functions of these names.
-const OPERATIONS: [(&str, &str, &str, &str); 44] = [
+const OPERATIONS: [(&str, &str, &str, &str); 45] = [
     ("post", "/v1/events", "publish_events", "events"),
+    ("post", "/v1/executions", "publish_run", "events"),
     ("get", "/v1/events", "read_events", "events"),
     ("get", "/v1/snapshots", "list_snapshots", "history"),
     ("post", "/v1/snapshots", "take_snapshot", "history"),
