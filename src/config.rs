@@ -340,6 +340,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use toml::Table;
+
     use super::*;
 
     fn from_env(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
