@@ -13,6 +13,7 @@ mod data;
 mod discover;
 mod examples;
 mod fit;
+mod folds;
 mod gate;
 mod plan;
 mod run;
@@ -77,7 +78,7 @@ pub enum TrainStep {
 pub type TrainObserver<'a> = dyn FnMut(TrainStep) -> ControlFlow<()> + 'a;
 
 /// Is called after every piece of work beside the training loops. An error ends the run.
-type Tick<'a> = dyn FnMut() -> Result<(), TrainError> + 'a;
+pub(crate) type Tick<'a> = dyn FnMut() -> Result<(), TrainError> + 'a;
 
 /// A trained part with the verdict of the gate.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 //! weighed by the probability that it is not one, or a few outliers would make all predictions uncertain.
 
 use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind, Values};
+use crate::cholesky;
 use crate::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
@@ -138,7 +139,8 @@ impl StepLogit {
         for (at, row) in precision.iter_mut().enumerate() {
             row[at] += PRECISION;
         }
-        for (signal, step) in Signal::LIVE.into_iter().zip(solve(precision, gradient)) {
+        cholesky::solve(&mut precision, &mut gradient);
+        for (signal, step) in Signal::LIVE.into_iter().zip(gradient) {
             self.weights[signal as usize] -= step.clamp(-STEP_MAX, STEP_MAX);
         }
         self.examples += 1;
@@ -197,27 +199,6 @@ fn gradient_and_curvature(example: &Example, probabilities: &[f64]) -> (LiveVect
 
 fn live_values(values: &Values) -> LiveVector {
     Signal::LIVE.map(|signal| values[signal as usize])
-}
-
-/// Solves `matrix * x = vector` for a positive definite matrix (Cholesky).
-fn solve(mut matrix: LiveMatrix, mut vector: LiveVector) -> LiveVector {
-    for row in 0..LIVE_SIGNALS {
-        for column in 0..=row {
-            let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
-            let rest = matrix[row][column] - known;
-            // Rounding may leave nothing of a direction that the examples say nothing about.
-            matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
-        }
-    }
-    for row in 0..LIVE_SIGNALS {
-        let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    for row in (0..LIVE_SIGNALS).rev() {
-        let known: f64 = (row + 1..LIVE_SIGNALS).map(|at| matrix[at][row] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    vector
 }
 
 impl Digestible for Logit {

@@ -3,6 +3,8 @@
 //!
 //! Only intents with a successful run teach, as long as there are enough: a plan should be what works.
 
+use pml_model::TrainError;
+
 use super::asked::{Asked, HeldOut};
 use super::beam::{self, BeamPlan};
 use super::candidates::{Candidate, PlanOrigin, TOOLS_MAX, best_set, collect, distinct_sets};
@@ -17,6 +19,7 @@ use crate::rank::Index;
 use crate::rank::blend::DiscoverSignal;
 use crate::rank::calibrate::past_question;
 use crate::rank::signals::Signals;
+use crate::train::Tick;
 
 /// Past intents used as examples, evenly spaced, and how many there must be.
 const EXAMPLES_MAX: usize = 240;
@@ -33,25 +36,36 @@ const UNFAMILIAR: f64 = 0.1;
 pub(crate) type HeldOutOf<'a> = dyn Fn(u64) -> Option<HeldOut<'a>> + 'a;
 
 /// Fits the weights to the past intents of `index`; the priors where there are too few. Without `held_out`, trained parts do not
-/// answer. Takes about three discovers and a beam search per example.
-pub(super) fn fit(index: &Index, runs: &PastRuns, held_out: Option<&HeldOutOf<'_>>) -> PlanWeights {
+/// answer. Takes about three discovers and a beam search per example; `tick` is called before each of these.
+pub(super) fn fit(
+    index: &Index,
+    runs: &PastRuns,
+    held_out: Option<&HeldOutOf<'_>>,
+    tick: &mut Tick<'_>,
+) -> Result<PlanWeights, TrainError> {
     let mut weights = PlanWeights::default();
     let entries = examples(index, runs, held_out);
     if entries.len() < EXAMPLES_MIN {
-        return weights;
+        return Ok(weights);
     }
     let ask = |entry: &Example| Asked::past(index, runs, entry.entry, held_out.and_then(|of| of(entry.number)));
-    let lessons: Vec<Lesson<'_>> =
-        entries.iter().filter_map(|entry| Lesson::new(index, &ask(entry)?, entry, held_out)).collect();
+    let mut lessons: Vec<Lesson<'_>> = Vec::new();
+    for entry in &entries {
+        tick()?;
+        lessons.extend(ask(entry).and_then(|asked| Lesson::new(index, &asked, entry, held_out)));
+    }
     fit_tools(&mut weights, &lessons);
     let order: Vec<Case<ORDER_FEATURES>> = lessons.iter().flat_map(|lesson| lesson.order.iter().copied()).collect();
     weights.order = ORDER_PRIOR.fit_logistic(&order, PULL);
     weights.flow = fit_flow(&lessons);
-    let rated: Vec<Rated> =
-        lessons.iter().filter_map(|lesson| Some(lesson.rate(&ask(lesson.example)?, &weights))).flatten().collect();
+    let mut rated: Vec<Rated> = Vec::new();
+    for lesson in &lessons {
+        tick()?;
+        rated.extend(ask(lesson.example).into_iter().flat_map(|asked| lesson.rate(&asked, &weights)));
+    }
     fit_quality(&mut weights, &rated);
     weights.familiar = quantile(lessons.iter().map(|lesson| lesson.familiarity).collect(), UNFAMILIAR);
-    weights
+    Ok(weights)
 }
 
 /// A past intent that teaches.

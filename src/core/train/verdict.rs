@@ -81,7 +81,8 @@ impl TrainingResult<'_> {
         let discover = discover.as_ref().and_then(DiscoverFit::weights);
         let ranker_accepted = next_accepted || discover.is_some();
         let parts: Vec<ModelPart> = served.iter().map(|challenger| challenger.part).collect();
-        let plan = ranker_accepted.then(|| plan_weights(self.state, &self.held, &parts, next.as_ref()));
+        let plan =
+            if ranker_accepted { Some(plan_weights(self.state, &self.held, &parts, next.as_ref(), tick)?) } else { None };
         let requires = served.iter().map(|challenger| challenger.version()).collect();
         let ranker = RankerWeights { requires, next, discover, plan };
         let mut metrics = mean_metrics("next.with_parts", &scores);

@@ -14,6 +14,7 @@ use pml_model::shgat::{
     CapabilityFeatures, Features, Hypergraph, Node as Row, Parameters, Priorities, Switches, ToolFeatures, Vectors,
 };
 
+use super::super::reader::Reader;
 use super::ShgatModel;
 use super::capability_graph::CapabilityGraph;
 
@@ -119,20 +120,9 @@ fn push_values(bytes: &mut Vec<u8>, values: impl IntoIterator<Item = f32>) {
     }
 }
 
-/// Reads the stored form from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
+impl Reader<'_> {
     fn number(&mut self) -> Option<usize> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        usize::try_from(u32::from_le_bytes(*number)).ok()
+        usize::try_from(u32::from_le_bytes(self.array()?)).ok()
     }
 
     fn list(&mut self) -> Option<Vec<u32>> {
@@ -144,10 +134,9 @@ impl<'a> Reader<'a> {
     fn priorities(&mut self) -> Option<Priorities> {
         let traces = self.number()?;
         let mut trace = || {
-            let (position, rest) = self.0.split_first_chunk()?;
-            self.0 = rest;
+            let position = u64::from_le_bytes(self.array()?);
             let [priority] = self.values()?;
-            Some((u128::from(u64::from_le_bytes(*position)), priority))
+            Some((u128::from(position), priority))
         };
         (0..traces).map(|_| trace()).collect()
     }
