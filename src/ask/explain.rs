@@ -11,9 +11,8 @@ use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
 use crate::core::predict::PredictionQuery;
 use crate::core::predict::evidence::Evidence;
-use crate::core::predict::explain::{Explanation, SupportingTrace, explain};
+use crate::core::predict::explain::{Aim, Explanation, SupportingTrace, explain};
 use crate::core::predict::score::Impression;
-use crate::core::predict::targets::Aim;
 use crate::core::rank::Question;
 use crate::core::state::State;
 
@@ -51,7 +50,7 @@ pub struct ExplainAnswer {
     /// The clause of the intent that it fits best.
     #[serde(skip_serializing_if = "Option::is_none")]
     clause: Option<String>,
-    /// The capabilities that SHGAT takes for the target of the intent: those that contain the tool, the likeliest first.
+    /// The capabilities that the intent likely aims at, of those that contain the tool, the likeliest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     targets: Vec<AimDto>,
     /// Completed traces behind the signals, the strongest signal first.
@@ -81,8 +80,11 @@ struct AimDto {
     item: String,
     name: String,
     tools: Vec<String>,
-    /// The probability that it is the target; all capabilities share 1.
+    /// `shgat`: the share is the probability that it is the target; `memory`: the share of the similar past intents that used it.
+    by: &'static str,
     share: f64,
+    /// What comes next on the way to it: its calls that were not made and wait for no other.
+    next: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -194,11 +196,13 @@ impl ExplainAnswer {
 }
 
 impl AimDto {
-    fn new(state: &State, Aim { capability, share }: Aim) -> Option<Self> {
+    fn new(state: &State, Aim { capability, share, is_by_shgat, next }: Aim) -> Option<Self> {
         let NodeKind::Capability(position) = capability.kind() else { return None };
         let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
         let tools = known.members.iter().copied().map(name).collect();
-        Some(Self { item: name(capability), name: known.name.clone(), tools, share: f64::from(share) })
+        let by = if is_by_shgat { "shgat" } else { "memory" };
+        let next = next.into_iter().map(name).collect();
+        Some(Self { item: name(capability), name: known.name.clone(), tools, by, share, next })
     }
 }
 

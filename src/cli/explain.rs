@@ -64,8 +64,11 @@ fn print(answer: &Value, output: &Output) {
         }),
     );
     for target in answer["targets"].as_array().into_iter().flatten() {
-        let share = number(&target["share"]) * 100.0;
-        output.say(format!("SHGAT aims with {share:.1}% at the capability \"{}\", which contains it", text(&target["name"])));
+        let (share, name) = (number(&target["share"]) * 100.0, text(&target["name"]));
+        let next: Vec<String> = target["next"].as_array().into_iter().flatten().map(text).collect();
+        let next = if next.is_empty() { "nothing is left to call".to_owned() } else { format!("next: {}", next.join(", ")) };
+        let by = if target["by"] == "shgat" { "SHGAT" } else { "the memory" };
+        output.say(format!("{by} aims with {share:.1}% at the capability \"{name}\", which contains it; {next}"));
     }
     let taught = answer["taught"].as_array().cloned().unwrap_or_default();
     if !taught.is_empty() {
