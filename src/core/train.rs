@@ -45,6 +45,8 @@ pub struct TrainSettings {
     pub head: HeadSettings,
     pub encoder: EncoderSettings,
     pub shgat: pml_model::shgat::Settings,
+    /// Whether the ranker may use the signal `hyperpath`.
+    pub hyperpaths: bool,
 }
 
 impl Default for TrainSettings {
@@ -54,6 +56,7 @@ impl Default for TrainSettings {
             head: HeadSettings::default(),
             encoder: EncoderSettings::default(),
             shgat: pml_model::shgat::Settings::default(),
+            hyperpaths: true,
         }
     }
 }

@@ -88,7 +88,8 @@ impl TrainingResult<'_> {
         let mut metrics = mean_metrics("next.with_parts", &scores);
         metrics.extend(hyperpath_metrics);
         metrics.extend(self.baseline_metrics());
-        let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
+        let mut ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
+        ranker.event.settings = self.settings.named(ModelPart::Ranker);
         let part = |(challenger, verdict): (&Challenger, PartVerdict)| {
             let accepted = accepted(&verdict);
             let reason = if verdict.helps_next && !accepted {
@@ -160,6 +161,9 @@ impl TrainingResult<'_> {
         scores: &mut Vec<IntentScore>,
         tick: &mut Tick<'_>,
     ) -> Result<Vec<ModelMetric>, TrainError> {
+        if !self.settings.hyperpaths {
+            return Ok(Vec::new());
+        }
         let mut with = *allowed;
         with[Signal::Hyperpath as usize] = true;
         let scores_with = cross_validated(&self.examples, &with, tick)?;
