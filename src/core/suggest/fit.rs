@@ -16,7 +16,6 @@ use super::weights::PlanWeights;
 use super::wiring::{FLOW_FEATURES, FLOW_PRIOR, FlowModel, FlowRule, ORDER_FEATURES, ORDER_PRIOR, Wiring};
 use crate::graph::{Node, NodeKind};
 use crate::rank::Index;
-use crate::rank::blend::DiscoverSignal;
 use crate::rank::calibrate::past_question;
 use crate::rank::signals::Signals;
 use crate::train::Tick;
@@ -139,8 +138,7 @@ impl<'a> Lesson<'a> {
     fn new(index: &Index, asked: &Asked<'_>, example: &'a Example<'a>, held_out: Option<&HeldOutOf<'_>>) -> Option<Self> {
         let mut signals = Signals::compute(index, &past_question(index, example.entry), Some(example.entry));
         if let Some(held) = held_out.and_then(|of| of(example.number)) {
-            signals.add_logarithms(index, DiscoverSignal::Head, &held.scores.head.tools);
-            signals.add_target(index, &held.scores.target);
+            signals.add_parts(index, &held.scores.head, &held.scores.target);
         }
         let beams = beam::search(asked);
         let features = tool_features(index, &signals, asked, &beams);
