@@ -11,7 +11,7 @@
 
 mod run;
 mod schedule;
-mod throttle;
+pub(crate) mod throttle;
 
 use std::sync::Arc;
 

@@ -12,9 +12,8 @@ use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
 use crate::core::predict::PredictionQuery;
 use crate::core::predict::evidence::Evidence;
-use crate::core::predict::explain::{Explanation, SupportingTrace, explain};
+use crate::core::predict::explain::{Aim, Explanation, SupportingTrace, explain};
 use crate::core::predict::score::Impression;
-use crate::core::predict::targets::Aim;
 use crate::core::rank::Question;
 use crate::core::state::State;
 
@@ -52,7 +51,7 @@ pub struct ExplainAnswer {
     /// The clause of the intent that it fits best.
     #[serde(skip_serializing_if = "Option::is_none")]
     clause: Option<String>,
-    /// The capabilities that SHGAT takes for the target of the intent: those that contain the tool, the likeliest first.
+    /// The capabilities that the intent likely aims at, of those that contain the tool, the likeliest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     targets: Vec<AimDto>,
     /// Completed traces behind the signals, the strongest signal first.
@@ -85,8 +84,11 @@ struct AimDto {
     handle: String,
     name: String,
     tools: Vec<String>,
-    /// The probability that it is the target; all capabilities share 1.
+    /// `shgat`: the share is the probability that it is the target; `memory`: the share of the similar past intents that used it.
+    by: &'static str,
     share: f64,
+    /// What comes next on the way to it: its calls that were not made and wait for no other.
+    next: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -199,12 +201,13 @@ impl ExplainAnswer {
 }
 
 impl AimDto {
-    fn new(state: &State, Aim { capability, share }: Aim) -> Option<Self> {
+    fn new(state: &State, Aim { capability, share, is_by_shgat, next }: Aim) -> Option<Self> {
         let NodeKind::Capability(position) = capability.kind() else { return None };
         let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
         let tools = known.members.iter().copied().map(name).collect();
-        let handle = known.handle.to_string();
-        Some(Self { item: name(capability), handle, name: known.name.clone(), tools, share: f64::from(share) })
+        let by = if is_by_shgat { "shgat" } else { "memory" };
+        let (handle, next) = (known.handle.to_string(), next.into_iter().map(name).collect());
+        Some(Self { item: name(capability), handle, name: known.name.clone(), tools, by, share, next })
     }
 }
 

@@ -1,11 +1,18 @@
 //! Measures the time of a prediction. The floor is the least work of any answer: embedding the question and one product with the
-//! vector of every tool and every past intent.
+//! vector of every tool and every past intent. The floor of a prediction while a model is trained is one without training.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::discover::{fact, micros, percentile, tool, trace_completed};
 use super::{Case, Stopwatch};
+use crate::actors::trainer::throttle::Throttle;
 use crate::ask::question;
+use crate::config;
 use crate::core::event::{
     CapabilityDeclared, DeclaredStructure, EmbeddingComputed, Event, NewRecord, Record, StructureEdge, StructureNode,
 };
@@ -17,6 +24,7 @@ use crate::core::predict::{PredictionQuery, predict, predict_with};
 use crate::core::rank::rows::VectorRows;
 use crate::core::state::State;
 use crate::core::time::Timestamp;
+use crate::core::train::{self, TrainSettings};
 use crate::dataset::{Dataset, TraceLine};
 use crate::embed::{self, Embedder};
 
@@ -24,6 +32,8 @@ use crate::embed::{self, Embedder};
 pub(super) const INTENTS: usize = 2_000;
 const QUESTIONS: usize = 300;
 const CAPABILITIES: usize = 2_000;
+/// How long predictions are made while a model is trained, and as long without.
+const WHILE_TRAINING: Duration = Duration::from_secs(20);
 const EPOCH: Timestamp = Timestamp::from_micros(0);
 
 /// Names of the cases of one size.
@@ -40,7 +50,7 @@ const SIZES: [(CaseNames, usize); 2] = [
 ];
 
 /// Measures predictions at several sizes.
-pub fn run() -> anyhow::Result<Vec<Case>> {
+pub fn run(settings: &config::Trainer) -> anyhow::Result<Vec<Case>> {
     let embedder = embed::builtin();
     let demo = Dataset::demo(EPOCH);
     let mut cases = Vec::new();
@@ -49,8 +59,62 @@ pub fn run() -> anyhow::Result<Vec<Case>> {
         anyhow::ensure!(state.tools.len() >= tools && state.capabilities.len() >= CAPABILITIES, "the state is too small");
         let asking: Vec<&TraceLine> = demo.traces.iter().skip(INTENTS).take(QUESTIONS).collect();
         cases.extend(measure(&names, &state, &*embedder, &asking)?);
+        if tools == SIZES[0].1 {
+            cases.push(while_training(&state, &*embedder, &asking, settings)?);
+        }
     }
     Ok(cases)
+}
+
+/// The 99th percentile while all parts are trained on the same state, on a thread that keeps to its share of a core as the trainer's
+/// does. The floor is the same without training.
+fn while_training(
+    state: &State,
+    embedder: &dyn Embedder,
+    asking: &[&TraceLine],
+    settings: &config::Trainer,
+) -> anyhow::Result<Case> {
+    let alone = predictions_for(WHILE_TRAINING, state, embedder, asking)?;
+    let is_measured = AtomicBool::new(false);
+    let (_running, stop) = watch::channel(false);
+    let during = std::thread::scope(|threads| {
+        let training = threads.spawn(|| {
+            let mut throttle = Throttle::new(settings.core_share, stop);
+            let mut observer = |_| {
+                throttle.pause();
+                if is_measured.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            while train::train(state, &TrainSettings::default(), train::seed(state), &mut observer).is_ok() {}
+        });
+        let during = predictions_for(WHILE_TRAINING, state, embedder, asking);
+        let was_training = !training.is_finished();
+        is_measured.store(true, Ordering::Relaxed);
+        anyhow::ensure!(was_training, "the training ended before the measurement");
+        during
+    })?;
+    let [value, floor] = [during, alone].map(|mut times| percentile(&mut times, 0.99));
+    Ok(Case { case: "tools_500_training_p99", value, unit: "us", floor: Some(floor), ratio: Some(floor / value) })
+}
+
+/// How long each prediction took, one after the other, for some time.
+fn predictions_for(
+    duration: Duration,
+    state: &State,
+    embedder: &dyn Embedder,
+    asking: &[&TraceLine],
+) -> anyhow::Result<Vec<f64>> {
+    let (whole, mut times) = (Stopwatch::start(), Vec::new());
+    for trace in asking.iter().cycle() {
+        let seed = RecordId::derived(EPOCH, &[&trace.trace_id]);
+        let watch = Stopwatch::start();
+        let question = question(Some(embedder), trace.intent.clone())?;
+        std::hint::black_box(predict(state, &question, &PredictionQuery { context: &[], k: 5, mode: Mode::Asked, seed }));
+        times.push(micros(&watch));
+        if whole.elapsed() >= duration {
+            break;
+        }
+    }
+    Ok(times)
 }
 
 fn measure(names: &CaseNames, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {

@@ -17,7 +17,7 @@ pub(super) enum Command {
     Ingest(IngestArguments),
     /// Answer discover; floor: embedding the question and one product with every vector
     Discover,
-    /// Answer predict; floor: embedding the question and one product with every vector
+    /// Answer predict; floor: embedding the question and one product with every vector; while a model is trained: without training
     Predict,
     /// Run workflows; floor: the same calls made directly, the longest task, all runs
     Execute(ExecuteArguments),
@@ -99,7 +99,7 @@ pub(super) async fn run(command: Command, mut config: Config, output: &Output) -
     let (name, cases) = match command {
         Command::Execute(_) => ("execute", execute::run(&config, path).await?),
         Command::Discover => ("discover", discover::run(&config)?),
-        Command::Predict => ("predict", predict::run()?),
+        Command::Predict => ("predict", predict::run(&config.trainer)?),
         Command::Code => ("code", code::run(&config).await?),
         Command::Paths => ("paths", paths::run(&config)?),
         Command::Shgat => ("shgat", shgat::run()?),

@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["train", "test"])]
     folds: Option<String>,
     /// Leave a trained part out (`head`, `encoder`, `shgat`), or a part of SHGAT (`message_passing`, `priorities`, `semantic`,
-    /// `structure`, `temporal`); may be given several times
+    /// `structure`, `temporal`), or the signal `hyperpath`; may be given several times
     #[arg(long, value_name = "PART")]
     without: Vec<Without>,
     /// Answer without training the model

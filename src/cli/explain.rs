@@ -77,8 +77,11 @@ fn print(answer: &Value, verbose: bool, output: &Output) {
         output.say(format!("and {} smaller ones, together {hidden:+.3} (-v shows them)", reasons.len() - shown));
     }
     for target in answer["targets"].as_array().into_iter().flatten() {
-        let share = number(&target["share"]) * 100.0;
-        output.say(format!("SHGAT aims with {share:.1}% at capability:{}, which contains it", text(&target["handle"])));
+        let (share, handle) = (number(&target["share"]) * 100.0, text(&target["handle"]));
+        let next: Vec<String> = target["next"].as_array().into_iter().flatten().map(text).collect();
+        let next = if next.is_empty() { "nothing is left to call".to_owned() } else { format!("next: {}", next.join(", ")) };
+        let by = if target["by"] == "shgat" { "SHGAT" } else { "the memory" };
+        output.say(format!("{by} aims with {share:.1}% at capability:{handle}, which contains it; {next}"));
     }
     let mut taught = answer["taught"].as_array().cloned().unwrap_or_default();
     let all = taught.len();

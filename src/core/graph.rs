@@ -16,6 +16,7 @@ pub mod similar;
 pub mod adamic_adar;
 pub mod community;
 pub mod hybrid;
+pub(crate) mod membership;
 pub mod neighbours;
 pub mod pagerank;
 pub mod path;

@@ -11,6 +11,7 @@
 //! DAGs), `suggest` (plans for an intent), `speculate` (what may be run ahead), `workflow` (calls to be made), `shape` (what calls
 //! return).
 
+mod cholesky;
 pub mod hash;
 pub mod id;
 pub mod time;

@@ -21,6 +21,7 @@ pub mod metrics;
 mod packed;
 pub mod parts;
 pub mod ranker;
+mod reader;
 pub mod score;
 pub(crate) mod shgat;
 pub mod signals;

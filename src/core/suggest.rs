@@ -128,7 +128,9 @@ pub fn suggest(sources: Sources<'_>, question: &Question, context: &[Callee]) ->
     let context: Vec<Node> = context.iter().filter_map(|callee| state.find(callee)).collect();
     let weights = &model.weights;
     let asked = Asked::new(state, &model.runs, question, context, model.ranking());
-    let signals = Signals::compute(index, question, None);
+    let mut signals = Signals::without_parts(index, question, None);
+    let (head, target) = asked.evidence.parts();
+    signals.add_parts(index, head, target);
     let beams = beam::search(&asked);
     let probabilities = tool_probabilities(&tool_features(index, &signals, &asked, &beams), &weights.tools);
     let mut candidates = candidates::collect(&asked, &beams, &probabilities, weights.caution);

@@ -13,6 +13,7 @@ mod data;
 mod discover;
 mod examples;
 mod fit;
+mod folds;
 mod gate;
 mod plan;
 mod run;
@@ -44,6 +45,8 @@ pub struct TrainSettings {
     pub head: HeadSettings,
     pub encoder: EncoderSettings,
     pub shgat: pml_model::shgat::Settings,
+    /// Whether the ranker may use the signal `hyperpath`.
+    pub hyperpaths: bool,
 }
 
 impl Default for TrainSettings {
@@ -53,6 +56,7 @@ impl Default for TrainSettings {
             head: HeadSettings::default(),
             encoder: EncoderSettings::default(),
             shgat: pml_model::shgat::Settings::default(),
+            hyperpaths: true,
         }
     }
 }
@@ -77,7 +81,7 @@ pub enum TrainStep {
 pub type TrainObserver<'a> = dyn FnMut(TrainStep) -> ControlFlow<()> + 'a;
 
 /// Is called after every piece of work beside the training loops. An error ends the run.
-type Tick<'a> = dyn FnMut() -> Result<(), TrainError> + 'a;
+pub(crate) type Tick<'a> = dyn FnMut() -> Result<(), TrainError> + 'a;
 
 /// A trained part with the verdict of the gate.
 #[derive(Clone, Debug)]

@@ -16,16 +16,17 @@ use crate::core::rank::Index;
 use crate::core::train::{Switch, TrainSettings, TrainedPart};
 use crate::embed::{EmbedError, Embedder};
 
-/// What a training does without: a part, or a part of SHGAT.
+/// What a training does without: a part, a part of SHGAT, or the signal `hyperpath`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
     Part(ModelPart),
     Switch(Switch),
+    Hyperpath,
 }
 
 impl Without {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Part(ModelPart::Head),
         Self::Part(ModelPart::Encoder),
         Self::Part(ModelPart::Shgat),
@@ -34,12 +35,14 @@ impl Without {
         Self::Switch(Switch::Semantic),
         Self::Switch(Switch::Structure),
         Self::Switch(Switch::Temporal),
+        Self::Hyperpath,
     ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Part(part) => part.name(),
             Self::Switch(switch) => switch.name(),
+            Self::Hyperpath => "hyperpath",
         }
     }
 
@@ -48,6 +51,7 @@ impl Without {
         match self {
             Self::Part(left_out) => settings.parts.retain(|part| *part != left_out),
             Self::Switch(switch) => switch.turn_off(&mut settings.shgat.switches),
+            Self::Hyperpath => settings.hyperpaths = false,
         }
     }
 }
@@ -142,10 +146,12 @@ mod tests {
             assert_eq!(without.name().parse(), Ok(without));
             let (mut settings, all) = (TrainSettings::default(), TrainSettings::default());
             without.leave_out(&mut settings);
-            let changed = settings.parts != all.parts || settings.shgat.switches != all.shgat.switches;
+            let changed = settings.parts != all.parts
+                || settings.shgat.switches != all.shgat.switches
+                || settings.hyperpaths != all.hyperpaths;
             assert!(changed, "{without:?}");
         }
         assert!("ranker".parse::<Without>().is_err());
-        assert_eq!(Variant::all().len(), 10);
+        assert_eq!(Variant::all().len(), 11);
     }
 }

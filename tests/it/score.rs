@@ -3,7 +3,9 @@
 
 use pml::ask::{Asker, ExplainRequest, ItemType, ScoreRequest};
 use pml::config::Config;
-use pml::core::event::ModelPart;
+use pml::core::event::{ModelPart, ModelVersion};
+use pml::core::predict::ranker::{NextWeights, RankerWeights};
+use pml::core::predict::signals::{Signal, StepKind};
 use pml::core::state::State;
 use pml::core::train::TrainSettings;
 use serde_json::{Value, json};
@@ -97,6 +99,47 @@ fn an_explanation_names_the_capabilities_that_shgat_aims_at() {
     }
     let done = json!(asker.explain(request(Some("done"))).unwrap());
     assert!(!done["targets"].as_array().unwrap().is_empty(), "what is aimed at is told for every outcome");
+}
+
+/// The state with a ranker that trusts the signal `hyperpath`, whatever the gate thinks of it.
+fn with_hyperpaths(mut state: State) -> State {
+    let shgat = state.trained.serving(ModelPart::Shgat).current.clone().unwrap();
+    let mut later = Signal::ALL.map(|signal| signal.prior(StepKind::Later));
+    later[Signal::Hyperpath as usize] = 2.0;
+    let next = Some(NextWeights { first: Signal::ALL.map(|signal| signal.prior(StepKind::First)), later });
+    let bytes = RankerWeights { requires: vec![shgat], next, discover: None, plan: None }.to_bytes();
+    let mut ranker = trained(&state, &TrainSettings { parts: Vec::new(), ..TrainSettings::default() });
+    let event = &mut ranker[0].event;
+    event.digest = blake3::hash(&bytes).to_hex().to_string();
+    event.version = ModelVersion::new(ModelPart::Ranker, &event.digest);
+    (event.size, event.accepted, ranker[0].bytes) = (bytes.len() as u64, true, bytes);
+    record(&ranker, &mut state, &mut Vec::new());
+    state
+}
+
+/// S1: SHGAT picks the target capability, and the next step is the next one on the way to it. Without SHGAT the past intents pick it.
+#[test]
+fn the_next_step_is_the_one_on_the_way_to_the_target() {
+    let run = right(0..160).into_iter().find(|trace| trace["steps"].as_array().unwrap().len() == 3).unwrap();
+    let call = |at: usize| run["steps"][at]["tool_id"].as_str().unwrap().to_owned();
+    for (state, by) in [(learnt(&right(0..160)).0, "memory"), (with_hyperpaths(with_shgat()), "shgat")] {
+        for made in [1, 2] {
+            let request = ExplainRequest {
+                intent: run["intent"].as_str().unwrap().to_owned(),
+                context: (0..made).map(call).collect(),
+                ..ExplainRequest::default()
+            };
+            let answer = json!(asker(&state).explain(request).unwrap());
+            let target = &answer["targets"][0];
+            assert_eq!((&answer["item"], &target["by"]), (&json!(call(made)), &json!(by)), "{answer}");
+            assert_eq!(target["next"], json!([call(made)]), "{answer}");
+            let reasons = answer["reasons"].as_array().unwrap();
+            let hyperpath = reasons.iter().find(|reason| reason["signal"] == "hyperpath");
+            // Above the logarithm of the least vote: it lies on the way.
+            let lies_on_the_way = hyperpath.is_some_and(|reason| reason["value"].as_f64().unwrap() > -2.0);
+            assert_eq!(lies_on_the_way, by == "shgat", "{answer}");
+        }
+    }
 }
 
 #[test]

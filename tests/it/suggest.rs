@@ -184,3 +184,20 @@ async fn http_nats_and_the_command_line_suggest_the_same() {
     let remote = printed(&[INTENT, "--limit", "2", "--json", "--url", server.url()]);
     assert_eq!(serde_json::from_str::<Value>(&remote).unwrap(), local);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_run_ahead_is_answered_over_nats_as_over_http() {
+    let nats = NatsServer::start();
+    let server = Server::serving(&["--nats", &nats.url()], &BLANK);
+    publish_backups(&server);
+    let client = async_nats::connect(nats.url()).await.unwrap();
+    let ask = async |question: &Value| client.request("pml.default.q.speculate", question.to_string().into()).await.unwrap();
+    let plan = settled(&server, &json!({"intent": INTENT}))["plan"]["tasks"].clone();
+    for question in [json!({"plan": plan}), json!({"intent": INTENT, "context": ["db:dump", "fs:list"]})] {
+        let answer: Value = serde_json::from_slice(&ask(&question).await.payload).unwrap();
+        assert!(answer["run"].as_array().unwrap().is_empty() && !answer["wait"].as_array().unwrap().is_empty(), "{answer}");
+        assert_eq!(answer, server.question("/v1/speculate", &question).json());
+    }
+    let refused = format!("{:?}", ask(&json!({"done": [0]})).await.headers);
+    assert!(refused.contains("there is no plan"), "{refused}");
+}

@@ -11,23 +11,23 @@ use crate::clock::monotonic;
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// The pacemaker of one training thread.
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     core_share: f64,
     stop: watch::Receiver<bool>,
     working_since: Instant,
 }
 
 impl Throttle {
-    pub(super) fn new(core_share: f64, stop: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(core_share: f64, stop: watch::Receiver<bool>) -> Self {
         Self { core_share, stop, working_since: monotonic() }
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         *self.stop.borrow()
     }
 
     /// Sleeps as long as the share asks for, given the time since the last pause; less if the run is stopped.
-    pub(super) fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         let mut left = pause_after(self.working_since.elapsed(), self.core_share);
         while !left.is_zero() && !self.is_stopped() {
             let slice = left.min(SLEEP_MAX);

@@ -26,7 +26,7 @@ pub fn adamic_adar(graph: &Adjacency, one: u32, other: u32) -> f64 {
                 let degree = graph.undirected(a.to).len();
                 // ln 1 = 0: a neighbour with one link joins no pair.
                 if degree > 1 {
-                    sum += f64::midpoint(a.weight, b.weight) / as_f64(degree).ln();
+                    sum += f64::midpoint(a.weight, b.weight) / libm::log(as_f64(degree));
                 }
                 (left, right) = (left_rest, right_rest);
             }

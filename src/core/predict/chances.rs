@@ -226,15 +226,20 @@ fn count(value: u64) -> f64 {
 /// The followers of `last` in `sequence`, each with the similarity of the calls until there to those in `here`: squared Jaccard
 /// index.
 fn followers_in(sequence: &CallSequence, last: Symbol, here: &BTreeSet<Node>) -> Vec<(Symbol, f64)> {
-    let symbols = sequence.symbols();
-    let mut until: BTreeSet<Node> = BTreeSet::new();
     let mut followed = Vec::new();
+    if last != Symbol::START && !sequence.calls.iter().any(|call| Symbol::call(*call) == last) {
+        return followed;
+    }
+    let symbols = sequence.symbols();
+    let (mut until, mut common): (Vec<Node>, u64) = (Vec::with_capacity(sequence.calls.len()), 0);
     for pair in symbols.windows(2) {
-        until.extend(pair[0].node());
+        if let Some(call) = pair[0].node().filter(|call| !until.contains(call)) {
+            until.push(call);
+            common += u64::from(here.contains(&call));
+        }
         if pair[0] == last {
-            let common = count(until.intersection(here).count() as u64);
-            let all = count(until.union(here).count() as u64);
-            let similarity = if all > 0.0 { common / all } else { 1.0 };
+            let all = (until.len() + here.len()) as u64 - common;
+            let similarity = if all > 0 { count(common) / count(all) } else { 1.0 };
             followed.push((pair[1], similarity * similarity));
         }
     }

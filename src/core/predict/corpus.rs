@@ -130,11 +130,16 @@ pub(super) fn top<T, V: PartialOrd + Copy>(valued: impl Iterator<Item = (T, V)>,
 /// Returns the positions of the largest values above 0, at most `keep`, the largest first; of equals the earlier ones. Looks at
 /// [`BLOCK`] values at once, since few blocks have one to keep. O(n).
 pub(super) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
+    largest_of(values, keep, |_| true)
+}
+
+/// The same of the positions that `wanted` accepts; only those of values that are large enough are asked about.
+pub(crate) fn largest_of(values: &[f32], keep: usize, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut kept: Vec<(u32, f32)> = Vec::new();
     for (block, from) in values.chunks(BLOCK).zip((0_u32..).step_by(BLOCK)) {
         let smallest = if kept.len() < keep { 0.0 } else { kept.last().map_or(f32::INFINITY, |(_, value)| *value) };
         if block.iter().filter(|value| **value > smallest).count() > 0 {
-            let larger = (from..).zip(block.iter().copied()).filter(|(_, value)| *value > smallest);
+            let larger = (from..).zip(block.iter().copied()).filter(|(at, value)| *value > smallest && wanted(*at));
             kept = top(kept.into_iter().chain(larger), keep);
         }
     }
@@ -197,6 +202,9 @@ mod tests {
             let positive = (0..).zip(values.iter().copied()).filter(|(_, value)| *value > 0.0);
             let expected: Vec<u32> = top(positive, keep).into_iter().map(|(position, _)| position).collect();
             assert_eq!(largest(&values, keep), expected, "{keep}");
+            let even = (0..).step_by(2).zip(values.iter().copied().step_by(2)).filter(|(_, value)| *value > 0.0);
+            let expected: Vec<u32> = top(even, keep).into_iter().map(|(position, _)| position).collect();
+            assert_eq!(largest_of(&values, keep, |at| at % 2 == 0), expected, "{keep} of the even ones");
         }
     }
 }

@@ -240,9 +240,22 @@ impl Evidence {
         by_head.or_else(|| self.best_clause(position).map(|(clause, _)| clause))
     }
 
+    /// The scores of the intent head and of SHGAT; empty without them.
+    pub(crate) fn parts(&self) -> (&HeadScores, &TargetScores) {
+        (&self.head, &self.target)
+    }
+
     /// Whether SHGAT scored the tools.
     pub fn has_target(&self) -> bool {
         !self.target.tools.is_empty()
+    }
+
+    /// The capabilities that the intent may aim at, each with a share of 1: by SHGAT, without it those that near past intents used.
+    pub fn aims(&self) -> Vec<(Node, f64)> {
+        if !self.target.aims.is_empty() {
+            return self.target.aims.iter().map(|(node, share)| (*node, f64::from(*share))).collect();
+        }
+        self.votes().filter(|(node, _)| matches!(node.kind(), NodeKind::Capability(_))).collect()
     }
 
     /// SHGAT's logarithms of the probability of a tool and of its target mass; `None` without SHGAT.

@@ -1,15 +1,18 @@
 //! Explanation of a prediction: what each signal added to an outcome, and the traces behind the signals.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::candidates::Candidate;
+use super::corpus::top;
 use super::evidence::Evidence;
+use super::hyperpath::next_calls;
 use super::signals::Signal;
-use super::targets::Aim;
 use super::{Prediction, PredictionQuery, Ranked, predict_with};
 use crate::event::Outcome;
 use crate::graph::transition::Symbol;
-use crate::id::{ExecutionId, Seq};
+use crate::graph::{Node, NodeKind};
+use crate::id::{Callee, ExecutionId, Seq};
 use crate::memory::{CallSequence, PastIntent};
 use crate::state::State;
 
@@ -41,8 +44,19 @@ pub struct Explanation {
     pub clause: Option<usize>,
     /// By signal, the one that adds most first.
     pub supporting: Vec<SupportingTrace>,
-    /// What SHGAT aims at: the likeliest targets that contain the tool, or of all if the outcome is no tool. Empty without SHGAT.
+    /// The capabilities that the intent likely aims at: those that contain the tool, or of all if the outcome is no tool.
     pub aims: Vec<Aim>,
+}
+
+/// A capability that an intent likely aims at, and what comes next on the way to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aim {
+    pub capability: Node,
+    /// What speaks for it: by SHGAT the probability that it is the target, else the share of the near past intents that used it.
+    pub share: f64,
+    pub is_by_shgat: bool,
+    /// The calls of its procedure that were not made and wait for no other, in node order.
+    pub next: Vec<Node>,
 }
 
 /// Explains `outcome`, or the first one if none is given. Returns `None` for an outcome that is not among the candidates.
@@ -62,14 +76,36 @@ pub fn explain(
     let candidate = Candidate::find(state, &ranked.outcome)?;
     let supporting = supporting(state, evidence, query, candidate, &ranked);
     let clause = candidate.tool().and_then(|tool| evidence.best_clause(tool)).map(|(clause, _)| clause);
-    let aims = aims(state, evidence, candidate);
+    let aims = aims(state, evidence, query.context, candidate);
     Some(Explanation { prediction, ranked, rank: rank + 1, clause, supporting, aims })
 }
 
-fn aims(state: &State, evidence: &Evidence, candidate: Candidate) -> Vec<Aim> {
-    let targets = state.predictor.parts.targets(state).filter(|_| evidence.has_target());
-    let found = targets.zip(evidence.vectors());
-    found.map(|(targets, vectors)| targets.aims(&vectors.whole, candidate.tool(), AIMS_MAX)).unwrap_or_default()
+fn aims(state: &State, evidence: &Evidence, context: &[Callee], candidate: Candidate) -> Vec<Aim> {
+    let context: Vec<Option<Node>> = context.iter().map(|callee| state.find(callee)).collect();
+    let contains = |capability: Node| candidate.tool().is_none_or(|tool| comes_down_to(state, capability, Node::tool(tool)));
+    let aims = top(evidence.aims().into_iter().filter(|(capability, _)| contains(*capability)), AIMS_MAX);
+    let aim = |(capability, share)| Aim {
+        capability,
+        share,
+        is_by_shgat: evidence.has_target(),
+        next: next_calls(state, capability, &context),
+    };
+    aims.into_iter().map(aim).collect()
+}
+
+/// Whether a capability calls a tool, itself or by a capability that it calls.
+fn comes_down_to(state: &State, capability: Node, tool: Node) -> bool {
+    let (mut waiting, mut seen) = (vec![capability], BTreeSet::new());
+    while let Some(node) = waiting.pop() {
+        match node.kind() {
+            NodeKind::Tool(_) if node == tool => return true,
+            NodeKind::Capability(position) if seen.insert(position) => {
+                waiting.extend_from_slice(&state.capabilities.at(position).members);
+            }
+            NodeKind::Tool(_) | NodeKind::Capability(_) => {}
+        }
+    }
+    false
 }
 
 fn supporting(

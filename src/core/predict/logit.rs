@@ -7,6 +7,7 @@
 //! weighed by the probability that it is not one, or a few outliers would make all predictions uncertain.
 
 use super::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind, Values};
+use crate::cholesky;
 use crate::digest::{DigestWriter, Digestible};
 
 /// Precision of the prior, in units of the examples' curvature.
@@ -138,7 +139,8 @@ impl StepLogit {
         for (at, row) in precision.iter_mut().enumerate() {
             row[at] += PRECISION;
         }
-        for (signal, step) in Signal::LIVE.into_iter().zip(solve(precision, gradient)) {
+        cholesky::solve(&mut precision, &mut gradient);
+        for (signal, step) in Signal::LIVE.into_iter().zip(gradient) {
             self.weights[signal as usize] -= step.clamp(-STEP_MAX, STEP_MAX);
         }
         self.examples += 1;
@@ -199,27 +201,6 @@ fn live_values(values: &Values) -> LiveVector {
     Signal::LIVE.map(|signal| values[signal as usize])
 }
 
-/// Solves `matrix * x = vector` for a positive definite matrix (Cholesky).
-fn solve(mut matrix: LiveMatrix, mut vector: LiveVector) -> LiveVector {
-    for row in 0..LIVE_SIGNALS {
-        for column in 0..=row {
-            let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
-            let rest = matrix[row][column] - known;
-            // Rounding may leave nothing of a direction that the examples say nothing about.
-            matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
-        }
-    }
-    for row in 0..LIVE_SIGNALS {
-        let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    for row in (0..LIVE_SIGNALS).rev() {
-        let known: f64 = (row + 1..LIVE_SIGNALS).map(|at| matrix[at][row] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    vector
-}
-
 impl Digestible for Logit {
     fn digest(&self, writer: &mut DigestWriter) {
         for StepLogit { weights, curvature, examples } in [&self.first, &self.later] {
@@ -277,27 +258,6 @@ mod tests {
                 assert!((curvature[at][other] - difference).abs() < 1e-7, "{at}, {other}");
             }
         }
-    }
-
-    #[test]
-    fn a_solution_satisfies_the_equations() {
-        let mut matrix = [[0.0; LIVE_SIGNALS]; LIVE_SIGNALS];
-        let rows: Vec<LiveVector> = example(3, 40).values.iter().map(live_values).collect();
-        for row in 0..LIVE_SIGNALS {
-            for column in 0..LIVE_SIGNALS {
-                matrix[row][column] = rows.iter().map(|values| values[row] * values[column]).sum::<f64>() + flag(row == column);
-            }
-        }
-        let vector = rows[0];
-        let solved = solve(matrix, vector);
-        for row in 0..LIVE_SIGNALS {
-            let product: f64 = matrix[row].iter().zip(&solved).map(|(a, x)| a * x).sum();
-            assert!((product - vector[row]).abs() < 1e-10, "{row}");
-        }
-    }
-
-    fn flag(holds: bool) -> f64 {
-        f64::from(u8::from(holds))
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The fitted weights of the ranker, as a trained part: what the trainer found best for this state, by the name of the signal.
 
+use super::reader::Reader;
 use super::signals::{SIGNALS, Signal, StepKind};
 use crate::event::ModelVersion;
 use crate::rank::blend::{DiscoverSignal, Weights};
@@ -101,18 +102,9 @@ fn push_table<'a>(bytes: &mut Vec<u8>, rows: impl ExactSizeIterator<Item = (&'a 
     }
 }
 
-/// Reads the stored form from the front.
-struct Reader<'a>(&'a [u8]);
-
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
     fn count(&mut self) -> Option<usize> {
-        self.take(1).map(|byte| usize::from(byte[0]))
+        self.array().map(|[byte]| usize::from(byte))
     }
 
     fn text(&mut self) -> Option<&'a str> {
@@ -138,7 +130,7 @@ impl<'a> Reader<'a> {
     }
 
     fn weight(&mut self) -> Option<f64> {
-        Some(f64::from_le_bytes(self.take(8)?.try_into().ok()?)).filter(|weight| weight.is_finite())
+        self.array().map(f64::from_le_bytes).filter(|weight| weight.is_finite())
     }
 
     fn table<const N: usize>(&mut self, position: &impl Fn(&str) -> Option<usize>) -> Option<[f64; N]> {

@@ -11,27 +11,39 @@ pub(crate) mod capability_graph;
 use ndarray::Array2;
 use pml_model::shgat::{Enriched, Hypergraph, Parameters, Priorities, Scorer, Switches, Vectors};
 
+use super::corpus::top;
 use super::parts::LOG_MIN;
+use crate::graph::Node;
 use capability_graph::CapabilityGraph;
 
 /// Added to a target mass before the logarithm: a smaller share says no more than none.
 const MASS_MIN: f32 = 1e-3;
+/// Target capabilities that are kept for an intent.
+const AIMS_MAX: usize = 16;
 
-/// What SHGAT says about one intent, by position of the tool. Both are empty without SHGAT.
+/// What SHGAT says about one intent. All is empty without SHGAT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TargetScores {
-    /// Logarithm of the probability that the intent asks for the tool.
+    /// By position of the tool: logarithm of the probability that the intent asks for it.
     pub(crate) tools: Vec<f32>,
-    /// Logarithm of the probability that the target capability contains the tool, plus [`MASS_MIN`].
+    /// By position of the tool: logarithm of the probability that the target capability contains it, plus [`MASS_MIN`].
     pub(crate) mass: Vec<f32>,
+    /// The likeliest target capabilities, at most [`AIMS_MAX`], with their probabilities, the likeliest first.
+    pub(crate) aims: Vec<(Node, f32)>,
 }
 
 impl TargetScores {
-    pub(crate) fn new(scorer: &Scorer, intent: &[f32]) -> Self {
+    /// `positions` are those of the capabilities, by row of the hypergraph.
+    pub(crate) fn new(scorer: &Scorer, positions: &[Vec<u32>], intent: &[f32]) -> Self {
         let log = |score: f32| libm::logf(score).max(LOG_MIN);
+        let shares = scorer.target_shares(intent);
+        let mass = scorer.target_mass(&shares).into_iter().map(|mass| libm::logf(mass + MASS_MIN)).collect();
+        let rows = top(shares.into_iter().enumerate(), AIMS_MAX);
+        let aim = |(row, share): (usize, f32)| positions[row].first().map(|position| (Node::capability(*position), share));
         Self {
             tools: scorer.tool_scores(intent).into_iter().map(log).collect(),
-            mass: scorer.target_mass(intent).into_iter().map(|mass| libm::logf(mass + MASS_MIN)).collect(),
+            mass,
+            aims: rows.into_iter().filter_map(aim).collect(),
         }
     }
 }

@@ -9,7 +9,7 @@ use ndarray::Array2;
 use pml_model::shgat::{Node as Row, Parameters, Scored, Scorer, Shape, Switches, path_success};
 
 use super::shgat::capability_graph::CapabilityGraph;
-use super::shgat::{ShgatModel, scorer};
+use super::shgat::{ShgatModel, TargetScores, scorer};
 use crate::event::ModelVersion;
 use crate::graph::{Node, NodeKind};
 use crate::state::State;
@@ -26,14 +26,6 @@ pub struct TargetScore {
     /// What the semantic, the structure and the temporal head add to the logit of the score.
     pub heads: [f32; 3],
     logit: f32,
-}
-
-/// A capability that an intent may aim at.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Aim {
-    pub capability: Node,
-    /// The probability that it is the target; all capabilities share 1.
-    pub share: f32,
 }
 
 /// `Targets` scores the nodes of one state. Making one costs a pass over all vectors; keep it.
@@ -90,8 +82,9 @@ impl Targets {
         self.row(node).is_some()
     }
 
-    pub(super) fn scorer(&self) -> &Scorer {
-        &self.scorer
+    /// What is said about an intent, for the signals of predict and discover.
+    pub(super) fn target_scores(&self, intent: &[f32]) -> TargetScores {
+        TargetScores::new(&self.scorer, &self.positions, intent)
     }
 
     fn row(&self, node: Node) -> Option<Row> {
@@ -155,17 +148,6 @@ impl Targets {
         let scores = self.scorer.score_nodes(intent, &path.iter().map(row).collect::<Vec<_>>());
         let success = path_success(scores.iter().copied());
         (scores, success)
-    }
-
-    /// The capabilities that an intent aims at, those with the largest shares first: all, or those that come down to one tool.
-    pub fn aims(&self, intent: &[f32], tool: Option<u32>, count: usize) -> Vec<Aim> {
-        let shares = self.scorer.target_shares(intent);
-        let contains = |row: usize| tool.is_none_or(|tool| self.scorer.tools_below(row).binary_search(&tool).is_ok());
-        let mut rows: Vec<usize> = (0..shares.len()).filter(|row| contains(*row)).collect();
-        rows.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
-        // Capabilities with the same members share a row; the first one stands for it.
-        let aim = |row: usize| Some(Aim { capability: Node::capability(*self.positions[row].first()?), share: shares[row] });
-        rows.into_iter().take(count).filter_map(aim).collect()
     }
 
     /// The nodes that a scored row stands for.

@@ -111,8 +111,7 @@ fn score(features: &Features, weights: &Features) -> f64 {
 pub(crate) fn example(index: &Index, entry: usize, held: Option<&HeldOutScores>) -> Option<FitExample> {
     let mut signals = Signals::compute(index, &past_question(index, entry), Some(entry));
     if let Some(held) = held {
-        signals.add_logarithms(index, DiscoverSignal::Head, &held.head.tools);
-        signals.add_target(index, &held.target);
+        signals.add_parts(index, &held.head, &held.target);
     }
     let documents = index.documents();
     let is_tool = |slot: &usize| matches!(documents.node(*slot).kind(), NodeKind::Tool(_));

@@ -5,7 +5,8 @@ use super::blend::{DiscoverSignal, SIGNALS};
 use super::index::Index;
 use super::intent_index::{CLAUSE, NEAR, Neighbour, WIDE};
 use crate::graph::{Node, NodeKind};
-use crate::predict::parts::LOG_MIN;
+use crate::predict::corpus::largest_of;
+use crate::predict::parts::{HeadScores, LOG_MIN};
 use crate::predict::shgat::TargetScores;
 
 /// One column per signal, with a value per slot.
@@ -23,6 +24,18 @@ impl Signals {
     /// Computes all signals. `except` is a past intent to leave out, so that a question from the past is not answered by itself.
     /// O(items * dim + past clauses * dim) per clause of the question.
     pub fn compute(index: &Index, question: &Question, except: Option<usize>) -> Self {
+        let mut signals = Self::without_parts(index, question, except);
+        // The served parts were trained on the past intents: about those they say too much.
+        if let (Some(vectors), None) = (question.vectors(), except) {
+            let state = index.state();
+            let parts = &state.predictor.parts;
+            signals.add_parts(index, &parts.head_scores(state, &vectors), &parts.target_scores(state, &vectors));
+        }
+        signals
+    }
+
+    /// All signals but those of trained parts.
+    pub(crate) fn without_parts(index: &Index, question: &Question, except: Option<usize>) -> Self {
         let documents = index.documents();
         let items = documents.len();
         let columns = std::array::from_fn(|_| Vec::new());
@@ -33,24 +46,18 @@ impl Signals {
         if !index.intents().is_empty() {
             signals.add_memory_signals(index, question, except);
         }
-        // The served parts were trained on the past intents: about those they say too much.
-        if let (Some(vectors), None) = (question.vectors(), except) {
-            let state = index.state();
-            let parts = &state.predictor.parts;
-            signals.add_logarithms(index, DiscoverSignal::Head, &parts.head_scores(state, &vectors).tools);
-            signals.add_target(index, &parts.target_scores(state, &vectors));
-        }
         signals
     }
 
-    /// Sets the scores of SHGAT, if there are any.
-    pub(crate) fn add_target(&mut self, index: &Index, scores: &TargetScores) {
-        self.add_logarithms(index, DiscoverSignal::Mass, &scores.mass);
-        self.add_logarithms(index, DiscoverSignal::Shgat, &scores.tools);
+    /// Sets the scores of the intent head and of SHGAT, as far as there are any.
+    pub(crate) fn add_parts(&mut self, index: &Index, head: &HeadScores, target: &TargetScores) {
+        self.add_logarithms(index, DiscoverSignal::Head, &head.tools);
+        self.add_logarithms(index, DiscoverSignal::Mass, &target.mass);
+        self.add_logarithms(index, DiscoverSignal::Shgat, &target.tools);
     }
 
     /// Sets a signal from logarithms of probabilities, given by position of the tool; none if it is empty.
-    pub(crate) fn add_logarithms(&mut self, index: &Index, signal: DiscoverSignal, scores: &[f32]) {
+    fn add_logarithms(&mut self, index: &Index, signal: DiscoverSignal, scores: &[f32]) {
         if scores.is_empty() {
             return;
         }
@@ -124,6 +131,13 @@ impl Signals {
     /// One signal of a slot; 0 if the signal was not computed.
     pub fn value(&self, signal: usize, slot: usize) -> f32 {
         self.columns[signal].get(slot).copied().unwrap_or(0.0)
+    }
+
+    /// The slots with the largest values of a signal above 0, of those that `wanted` accepts, at most `keep`, the largest first; of
+    /// equals the earlier ones.
+    pub(crate) fn strongest(&self, signal: usize, keep: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+        let found = largest_of(&self.columns[signal], keep, |slot| wanted(slot as usize));
+        found.into_iter().map(|slot| slot as usize).collect()
     }
 
     /// How many items there are.

@@ -1,7 +1,9 @@
 //! Fits the weights of suggestions to past runs. Every past intent that teaches is left out of the memory that answers it, and trained
 //! parts that answer have not seen it, so the fit sees what a user would see.
 //!
-//! Only intents with a successful run teach, as long as there are enough: a plan should be what works.
+//! Of an intent with a successful run only those teach: a plan should be what works.
+
+use pml_model::TrainError;
 
 use super::asked::{Asked, HeldOut};
 use super::beam::{self, BeamPlan};
@@ -14,9 +16,9 @@ use super::weights::PlanWeights;
 use super::wiring::{FLOW_FEATURES, FLOW_PRIOR, FlowModel, FlowRule, ORDER_FEATURES, ORDER_PRIOR, Wiring};
 use crate::graph::{Node, NodeKind};
 use crate::rank::Index;
-use crate::rank::blend::DiscoverSignal;
 use crate::rank::calibrate::past_question;
 use crate::rank::signals::Signals;
+use crate::train::Tick;
 
 /// Past intents used as examples, evenly spaced, and how many there must be.
 const EXAMPLES_MAX: usize = 240;
@@ -33,25 +35,36 @@ const UNFAMILIAR: f64 = 0.1;
 pub(crate) type HeldOutOf<'a> = dyn Fn(u64) -> Option<HeldOut<'a>> + 'a;
 
 /// Fits the weights to the past intents of `index`; the priors where there are too few. Without `held_out`, trained parts do not
-/// answer. Takes about three discovers and a beam search per example.
-pub(super) fn fit(index: &Index, runs: &PastRuns, held_out: Option<&HeldOutOf<'_>>) -> PlanWeights {
+/// answer. Takes about three discovers and a beam search per example; `tick` is called before each of these.
+pub(super) fn fit(
+    index: &Index,
+    runs: &PastRuns,
+    held_out: Option<&HeldOutOf<'_>>,
+    tick: &mut Tick<'_>,
+) -> Result<PlanWeights, TrainError> {
     let mut weights = PlanWeights::default();
     let entries = examples(index, runs, held_out);
     if entries.len() < EXAMPLES_MIN {
-        return weights;
+        return Ok(weights);
     }
     let ask = |entry: &Example| Asked::past(index, runs, entry.entry, held_out.and_then(|of| of(entry.number)));
-    let lessons: Vec<Lesson<'_>> =
-        entries.iter().filter_map(|entry| Lesson::new(index, &ask(entry)?, entry, held_out)).collect();
+    let mut lessons: Vec<Lesson<'_>> = Vec::new();
+    for entry in &entries {
+        tick()?;
+        lessons.extend(ask(entry).and_then(|asked| Lesson::new(index, &asked, entry, held_out)));
+    }
     fit_tools(&mut weights, &lessons);
     let order: Vec<Case<ORDER_FEATURES>> = lessons.iter().flat_map(|lesson| lesson.order.iter().copied()).collect();
     weights.order = ORDER_PRIOR.fit_logistic(&order, PULL);
     weights.flow = fit_flow(&lessons);
-    let rated: Vec<Rated> =
-        lessons.iter().filter_map(|lesson| Some(lesson.rate(&ask(lesson.example)?, &weights))).flatten().collect();
+    let mut rated: Vec<Rated> = Vec::new();
+    for lesson in &lessons {
+        tick()?;
+        rated.extend(ask(lesson.example).into_iter().flat_map(|asked| lesson.rate(&asked, &weights)));
+    }
     fit_quality(&mut weights, &rated);
     weights.familiar = quantile(lessons.iter().map(|lesson| lesson.familiarity).collect(), UNFAMILIAR);
-    weights
+    Ok(weights)
 }
 
 /// A past intent that teaches.
@@ -62,7 +75,8 @@ struct Example<'a> {
     runs: Vec<&'a PastRun>,
 }
 
-/// Evenly spaced past intents with runs that called tools.
+/// Evenly spaced past intents with runs that called tools. One whose runs all failed teaches too: such intents ask for more, and
+/// without them plans would be too small for the next one.
 fn examples<'a>(index: &Index, runs: &'a PastRuns, held_out: Option<&HeldOutOf<'_>>) -> Vec<Example<'a>> {
     let example = |entry: usize| {
         let number = index.state().memory.number(index.intents().entry(entry).hash)?;
@@ -73,9 +87,6 @@ fn examples<'a>(index: &Index, runs: &'a PastRuns, held_out: Option<&HeldOutOf<'
         (!runs.is_empty()).then_some(Example { entry, number, runs })
     };
     let all: Vec<Example<'a>> = (0..index.intents().len()).filter_map(example).collect();
-    let succeeded = all.iter().filter(|example| example.runs[0].succeeded).count();
-    let all: Vec<Example<'a>> =
-        all.into_iter().filter(|example| succeeded < EXAMPLES_MIN || example.runs[0].succeeded).collect();
     let step = all.len().div_ceil(EXAMPLES_MAX).max(1);
     all.into_iter().step_by(step).collect()
 }
@@ -125,8 +136,7 @@ impl<'a> Lesson<'a> {
     fn new(index: &Index, asked: &Asked<'_>, example: &'a Example<'a>, held_out: Option<&HeldOutOf<'_>>) -> Option<Self> {
         let mut signals = Signals::compute(index, &past_question(index, example.entry), Some(example.entry));
         if let Some(held) = held_out.and_then(|of| of(example.number)) {
-            signals.add_logarithms(index, DiscoverSignal::Head, &held.scores.head.tools);
-            signals.add_target(index, &held.scores.target);
+            signals.add_parts(index, &held.scores.head, &held.scores.target);
         }
         let beams = beam::search(asked);
         let features = tool_features(index, &signals, asked, &beams);

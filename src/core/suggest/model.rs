@@ -3,11 +3,14 @@
 //! The trainer fits the weights together with the parts that it trains, and they serve while its ranker does. Otherwise they are
 //! fitted beside the fold, and trained parts do not answer.
 
+use pml_model::TrainError;
+
 use super::fit::{HeldOutOf, fit};
 use super::past_runs::PastRuns;
 use super::weights::PlanWeights;
 use crate::predict::Ranking;
 use crate::rank::Index;
+use crate::train::Tick;
 
 /// The past runs, and the weights that are applied to them.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +40,7 @@ impl PlanModel {
     pub fn fitted(&self, index: &Index) -> Self {
         let mut next = self.update(index);
         if !next.is_trained {
-            next.weights = fit(index, &next.runs, None);
+            next.weights = fit(index, &next.runs, None, &mut || Ok(())).expect("nobody stops it");
         }
         next
     }
@@ -54,8 +57,8 @@ pub(super) fn trained(index: &Index) -> Option<PlanWeights> {
 }
 
 /// Fits weights with trained parts that have not seen the past intents.
-pub(crate) fn fit_held_out(index: &Index, held_out: &HeldOutOf<'_>) -> PlanWeights {
+pub(crate) fn fit_held_out(index: &Index, held_out: &HeldOutOf<'_>, tick: &mut Tick<'_>) -> Result<PlanWeights, TrainError> {
     let mut runs = PastRuns::default();
     runs.update(index.state());
-    fit(index, &runs, Some(held_out))
+    fit(index, &runs, Some(held_out), tick)
 }

@@ -75,20 +75,15 @@ pub(super) fn tool_probabilities(tools: &[ToolFeatures], model: &Linear<TOOL_FEA
 /// The features of the tools that any signal points at, in node order.
 pub(super) fn tool_features(index: &Index, signals: &Signals, asked: &Asked<'_>, beams: &[BeamPlan]) -> Vec<ToolFeatures> {
     let documents = index.documents();
-    let slots: Vec<usize> = (0..signals.len())
-        .filter(|slot| documents.success_rate(*slot).is_some() && asked.is_open(documents.node(*slot)))
-        .collect();
+    let is_usable = |slot: usize| documents.success_rate(slot).is_some() && asked.is_open(documents.node(slot));
     let mut picked: BTreeSet<usize> = BTreeSet::new();
-    let mut order = slots.clone();
-    for signal in active(signals) {
-        let value = |slot: usize| signals.value(signal, slot);
-        if order.len() > STRONGEST {
-            order.select_nth_unstable_by(STRONGEST, |a, b| value(*b).total_cmp(&value(*a)).then(a.cmp(b)));
-        }
-        picked.extend(order.iter().take(STRONGEST).filter(|slot| value(**slot) > 0.0));
+    let mut tops = Tops::new(asked);
+    for (signal, top) in tops.signals.iter_mut().enumerate() {
+        let strongest = signals.strongest(signal, STRONGEST, is_usable);
+        *top = strongest.first().map_or(0.0, |slot| f64::from(signals.value(signal, *slot)));
+        picked.extend(strongest);
     }
     picked.extend(beams.iter().flat_map(|beam| &beam.nodes).filter_map(|node| documents.slot(*node)));
-    let tops = Tops::new(asked, signals, &slots);
     let features = |slot: usize| {
         let node = documents.node(slot);
         (node, tops.features(asked, signals, beams, node, slot))
@@ -98,12 +93,6 @@ pub(super) fn tool_features(index: &Index, signals: &Signals, asked: &Asked<'_>,
     features
 }
 
-/// The signals that say anything.
-fn active(signals: &Signals) -> impl Iterator<Item = usize> + use<> {
-    let active = signals.active();
-    (0..SIGNALS).filter(move |signal| active[*signal])
-}
-
 /// The largest value of each signal, and the best fit of each clause, among the usable tools.
 struct Tops {
     signals: [f64; SIGNALS],
@@ -111,10 +100,10 @@ struct Tops {
 }
 
 impl Tops {
-    fn new(asked: &Asked<'_>, signals: &Signals, slots: &[usize]) -> Self {
-        let largest = |signal: usize| slots.iter().map(|slot| f64::from(signals.value(signal, *slot))).fold(0.0, f64::max);
+    /// Those of the clauses; the signals are set as they are looked at.
+    fn new(asked: &Asked<'_>) -> Self {
         let clauses = 0..asked.evidence.clause_count();
-        Self { signals: std::array::from_fn(largest), clauses: clauses.map(|clause| asked.evidence.best_fit(clause)).collect() }
+        Self { signals: [0.0; SIGNALS], clauses: clauses.map(|clause| asked.evidence.best_fit(clause)).collect() }
     }
 
     fn features(

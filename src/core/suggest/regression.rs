@@ -1,6 +1,8 @@
 //! Linear models with few features: logistic regression for probabilities and least squares for expected values, both pulled towards
 //! given weights, so that few examples change little. Deterministic: a fixed number of steps in a fixed order.
 
+use crate::cholesky;
+
 /// Newton steps of the logistic fit; it converges in fewer.
 const STEPS: usize = 12;
 /// Largest change of a weight in one step.
@@ -37,7 +39,8 @@ impl<const N: usize> Linear<N> {
                 let p = fitted.probability(&case.features);
                 add(&mut gradient, &mut curvature, &case.features, p - case.outcome, p * (1.0 - p));
             }
-            for (weight, step) in fitted.0.iter_mut().zip(solve(curvature, gradient)) {
+            cholesky::solve(&mut curvature, &mut gradient);
+            for (weight, step) in fitted.0.iter_mut().zip(gradient) {
                 *weight -= step.clamp(-STEP_MAX, STEP_MAX);
             }
         }
@@ -50,8 +53,8 @@ impl<const N: usize> Linear<N> {
         for case in cases {
             add(&mut gradient, &mut curvature, &case.features, self.value(&case.features) - case.outcome, 1.0);
         }
-        let step = solve(curvature, gradient);
-        Self(std::array::from_fn(|at| self.0[at] - step[at]))
+        cholesky::solve(&mut curvature, &mut gradient);
+        Self(std::array::from_fn(|at| self.0[at] - gradient[at]))
     }
 
     fn pulled(&self, fitted: &Self, pull: f64) -> ([f64; N], [[f64; N]; N]) {
@@ -70,26 +73,6 @@ fn add<const N: usize>(gradient: &mut [f64; N], curvature: &mut [[f64; N]; N], f
             curvature[row][column] += bend * features[row] * features[column];
         }
     }
-}
-
-/// Solves `matrix * x = vector` for a positive definite matrix (Cholesky).
-fn solve<const N: usize>(mut matrix: [[f64; N]; N], mut vector: [f64; N]) -> [f64; N] {
-    for row in 0..N {
-        for column in 0..=row {
-            let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
-            let rest = matrix[row][column] - known;
-            matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
-        }
-    }
-    for row in 0..N {
-        let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    for row in (0..N).rev() {
-        let known: f64 = (row + 1..N).map(|at| matrix[at][row] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    vector
 }
 
 #[cfg(test)]

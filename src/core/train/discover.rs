@@ -6,6 +6,7 @@ use pml_model::TrainError;
 
 use super::Tick;
 use super::examples::Held;
+use super::folds::out_of_fold;
 use super::gate::Paired;
 use crate::rank::Index;
 use crate::rank::blend::{DiscoverSignal, SIGNALS, Weights};
@@ -14,8 +15,6 @@ use crate::state::State;
 
 /// Past intents used as examples, at most.
 const EXAMPLES_MAX: usize = 400;
-/// Parts into which the examples are divided to measure weights on intents that they were not fitted to.
-const FOLDS: usize = 4;
 /// Signals of trained parts: each may have a weight only if its part helps.
 const PART_SIGNALS: [DiscoverSignal; 3] = [DiscoverSignal::Head, DiscoverSignal::Mass, DiscoverSignal::Shgat];
 
@@ -91,16 +90,11 @@ fn examples(index: &Index, held: &Held, tick: &mut Tick<'_>) -> Result<Vec<FitEx
 /// The quality of every example with only the allowed signals, under weights fitted to the other folds.
 fn cross_validated(examples: &[FitExample], allowed: &[bool; SIGNALS], tick: &mut Tick<'_>) -> Result<Vec<f64>, TrainError> {
     let examples: Vec<FitExample> = examples.iter().map(|example| example.with(allowed)).collect();
-    let mut qualities = vec![0.0; examples.len()];
-    for fold in 0..FOLDS {
+    let fit = |others: Vec<&FitExample>| {
         tick()?;
-        let others = examples.iter().enumerate().filter(|(at, _)| at % FOLDS != fold);
-        let weights = choose(&others.map(|(_, example)| example.clone()).collect::<Vec<_>>());
-        for (at, example) in examples.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
-            qualities[at] = example.quality(&weights);
-        }
-    }
-    Ok(qualities)
+        Ok(choose(&others.into_iter().cloned().collect::<Vec<_>>()))
+    };
+    out_of_fold(&examples, fit, |weights, example| example.quality(weights))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of intents")]

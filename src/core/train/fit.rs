@@ -4,6 +4,8 @@ use pml_model::TrainError;
 
 use super::Tick;
 use super::examples::IntentExamples;
+use super::folds::out_of_fold;
+use crate::cholesky;
 use crate::predict::logit::{Example, Logit, OUTLIER, PRECISION, probabilities};
 use crate::predict::ranker::NextWeights;
 use crate::predict::signals::{SIGNALS, Signal, StepKind, Values};
@@ -14,8 +16,6 @@ const STEPS: usize = 12;
 const STEP_MAX: f64 = 1.5;
 /// A step in which no weight changed by more ends the fit.
 const CONVERGED: f64 = 1e-6;
-/// Parts into which the intents are divided to measure weights on intents that they were not fitted to.
-const FOLDS: usize = 4;
 
 type Weights = [f64; SIGNALS];
 
@@ -50,32 +50,21 @@ pub(super) fn cross_validated(
     allowed: &Allowed,
     tick: &mut Tick<'_>,
 ) -> Result<Vec<IntentScore>, TrainError> {
-    let mut scores = vec![IntentScore::default(); intents.len()];
-    for fold in 0..FOLDS {
-        let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
-        let weights = fit_weights(others, allowed, tick)?;
-        for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
-            scores[at] = score(intent, |example| *weights.of(example.step));
-        }
-    }
-    Ok(scores)
+    let fit = |others: Vec<&IntentExamples>| fit_weights(others.into_iter(), allowed, tick);
+    out_of_fold(intents, fit, |weights, intent| score(intent, |example| *weights.of(example.step)))
 }
 
 /// Measures the weights that the fold learns online on every intent, each with weights learnt from the other folds.
 pub(super) fn online_cross_validated(intents: &[IntentExamples], tick: &mut Tick<'_>) -> Result<Vec<IntentScore>, TrainError> {
-    let mut scores = vec![IntentScore::default(); intents.len()];
-    for fold in 0..FOLDS {
+    let learn = |others: Vec<&IntentExamples>| {
         let mut logit = Logit::default();
-        let others = intents.iter().enumerate().filter(|(at, _)| at % FOLDS != fold).map(|(_, intent)| intent);
         for intent in others {
             tick()?;
             intent.steps.iter().for_each(|example| logit.learn(example));
         }
-        for (at, intent) in intents.iter().enumerate().filter(|(at, _)| at % FOLDS == fold) {
-            scores[at] = score(intent, |example| *logit.weights(example.step));
-        }
-    }
-    Ok(scores)
+        Ok(logit)
+    };
+    out_of_fold(intents, learn, |logit, intent| score(intent, |example| *logit.weights(example.step)))
 }
 
 /// The score of one intent under the weights that `weights` gives for each example.
@@ -118,11 +107,11 @@ fn fit(examples: &[&Example], kind: StepKind, allowed: &Allowed, tick: &mut Tick
         for example in examples {
             add_example(example, &weights, &used, &mut gradient, &mut curvature);
         }
-        let step = solve(curvature, gradient);
-        for (at, step) in used.iter().zip(&step) {
+        cholesky::solve(&mut curvature, &mut gradient);
+        for (at, step) in used.iter().zip(&gradient) {
             weights[*at] -= step.clamp(-STEP_MAX, STEP_MAX);
         }
-        if step.iter().all(|step| step.abs() < CONVERGED) {
+        if gradient.iter().all(|step| step.abs() < CONVERGED) {
             break;
         }
     }
@@ -154,23 +143,4 @@ fn add_example(example: &Example, weights: &Weights, used: &[usize], gradient: &
         }
         gradient[row] += mean[row] - share * right[row];
     }
-}
-
-/// Solves `matrix * x = vector` for a positive definite matrix, of which only the lower half is read (Cholesky).
-fn solve(mut matrix: Vec<Vec<f64>>, mut vector: Vec<f64>) -> Vec<f64> {
-    let size = vector.len();
-    for row in 0..size {
-        for column in 0..=row {
-            let known: f64 = (0..column).map(|at| matrix[row][at] * matrix[column][at]).sum();
-            let rest = matrix[row][column] - known;
-            matrix[row][column] = if row == column { rest.max(f64::EPSILON).sqrt() } else { rest / matrix[column][column] };
-        }
-        let known: f64 = (0..row).map(|at| matrix[row][at] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    for row in (0..size).rev() {
-        let known: f64 = (row + 1..size).map(|at| matrix[at][row] * vector[at]).sum();
-        vector[row] = (vector[row] - known) / matrix[row][row];
-    }
-    vector
 }

@@ -39,12 +39,13 @@ pub(super) struct TrainingResult<'a> {
     pub(super) discover: Option<DiscoverFit>,
     pub(super) examples: Vec<IntentExamples>,
     pub(super) held: Held,
+    pub(super) settings: &'a TrainSettings,
 }
 
 /// Trains all parts that the settings name.
 pub(super) fn train_all<'a>(
     state: &'a State,
-    settings: &TrainSettings,
+    settings: &'a TrainSettings,
     seed: u64,
     observer: &mut TrainObserver<'_>,
 ) -> Result<TrainingResult<'a>, TrainError> {
@@ -63,7 +64,7 @@ pub(super) fn train_all<'a>(
     let tick = &mut || tick(observer);
     let discover = DiscoverFit::new(state, &held, tick)?;
     let examples = held.examples(state, tick)?;
-    Ok(TrainingResult { state, seed, challengers, discover, examples, held })
+    Ok(TrainingResult { state, seed, challengers, discover, examples, held, settings })
 }
 
 /// Tells the observer that a piece of work beside the training loops is done.

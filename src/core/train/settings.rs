@@ -30,7 +30,7 @@ macro_rules! number_setting {
     )*};
 }
 
-number_setting!(f32, usize);
+number_setting!(f32, usize, bool);
 
 /// Recorded as the names of what is left out.
 impl Setting for Switches {
@@ -75,7 +75,7 @@ impl TrainSettings {
             ModelPart::Head => head(&mut self.head),
             ModelPart::Encoder => encoder(&mut self.encoder),
             ModelPart::Shgat => shgat(&mut self.shgat),
-            ModelPart::Ranker => Vec::new(),
+            ModelPart::Ranker => vec![("hyperpaths", &mut self.hyperpaths)],
         }
     }
 }
@@ -176,6 +176,9 @@ mod tests {
             assert_eq!(same.count(), 0, "every setting was another");
         }
         assert_eq!(read.parts, PARTS);
+        let without = TrainSettings { hyperpaths: false, ..usual };
+        let ranker = [event(ModelPart::Ranker, without.named(ModelPart::Ranker))];
+        assert!(!TrainSettings::recorded(&ranker).hyperpaths && read.hyperpaths);
     }
 
     #[test]

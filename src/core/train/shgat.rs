@@ -193,7 +193,7 @@ impl<'a> ShgatRuns<'a> {
         for (run, (_, intent)) in self.runs.iter().enumerate() {
             if intent % FOLDS == fold && held.wants(run) {
                 let vector = self.data.set.texts.row(self.data.set.runs[run].intent).to_vec();
-                held.add_target(run, TargetScores::new(&scorer, &vector));
+                held.add_target(run, TargetScores::new(&scorer, &graph.positions, &vector));
             }
         }
     }

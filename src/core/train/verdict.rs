@@ -81,13 +81,15 @@ impl TrainingResult<'_> {
         let discover = discover.as_ref().and_then(DiscoverFit::weights);
         let ranker_accepted = next_accepted || discover.is_some();
         let parts: Vec<ModelPart> = served.iter().map(|challenger| challenger.part).collect();
-        let plan = ranker_accepted.then(|| plan_weights(self.state, &self.held, &parts, next.as_ref()));
+        let plan =
+            if ranker_accepted { Some(plan_weights(self.state, &self.held, &parts, next.as_ref(), tick)?) } else { None };
         let requires = served.iter().map(|challenger| challenger.version()).collect();
         let ranker = RankerWeights { requires, next, discover, plan };
         let mut metrics = mean_metrics("next.with_parts", &scores);
         metrics.extend(hyperpath_metrics);
         metrics.extend(self.baseline_metrics());
-        let ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
+        let mut ranker = self.trained(ModelPart::Ranker, ranker.to_bytes(), ranker_accepted, next_reason.clone(), metrics);
+        ranker.event.settings = self.settings.named(ModelPart::Ranker);
         let part = |(challenger, verdict): (&Challenger, PartVerdict)| {
             let accepted = accepted(&verdict);
             let reason = if verdict.helps_next && !accepted {
@@ -159,6 +161,9 @@ impl TrainingResult<'_> {
         scores: &mut Vec<IntentScore>,
         tick: &mut Tick<'_>,
     ) -> Result<Vec<ModelMetric>, TrainError> {
+        if !self.settings.hyperpaths {
+            return Ok(Vec::new());
+        }
         let mut with = *allowed;
         with[Signal::Hyperpath as usize] = true;
         let scores_with = cross_validated(&self.examples, &with, tick)?;

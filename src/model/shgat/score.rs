@@ -158,11 +158,11 @@ impl Scorer {
         nodes.iter().map(score).collect()
     }
 
-    /// For every tool the probability that the target capability contains it: the softmax over capabilities, each giving its share to
-    /// all tools it comes down to.
-    pub fn target_mass(&self, intent: &[f32]) -> Vec<f32> {
+    /// For every tool the probability that the target capability contains it, given those of [`Self::target_shares`]: each capability
+    /// gives its share to all tools it comes down to.
+    pub fn target_mass(&self, shares: &[f32]) -> Vec<f32> {
         let mut mass = vec![0.0; self.tool_levels.len()];
-        for (share, tools) in self.target_shares(intent).iter().zip(&self.tools_below) {
+        for (share, tools) in shares.iter().zip(&self.tools_below) {
             for tool in tools {
                 mass[*tool as usize] += share;
             }

@@ -1,8 +1,8 @@
 //! The stored form of a trained SHGAT: its parameters, and the hypergraph that it was trained for.
 //!
 //! ```text
-//! format u8 | switches u8 | parameters: length u32, bytes | tools u32, 3 features each
-//! | hyperedges u32, each: positions, member tools, member rows (length u32, u32 ...) | 2 features | vector
+//! format u8 | switches u8 | parameters: length u32, bytes | tools u32, 4 features each
+//! | hyperedges u32, each: positions, member tools, member rows (length u32, u32 ...) | 4 features | vector
 //! | traces u32, each: position of its record u64, priority
 //! ```
 //!
@@ -14,12 +14,14 @@ use pml_model::shgat::{
     CapabilityFeatures, Features, Hypergraph, Node as Row, Parameters, Priorities, Switches, ToolFeatures, Vectors,
 };
 
+use super::super::reader::Reader;
 use super::ShgatModel;
 use super::capability_graph::CapabilityGraph;
 
 /// The first byte. Another layout gets the next number.
-const FORMAT: u8 = 2;
-/// The layout without the traces, which is still read.
+const FORMAT: u8 = 3;
+/// Layouts that are still read: with 3 features of a tool and 2 of a capability; and also without the traces.
+const FORMAT_FEW_FEATURES: u8 = 2;
 const FORMAT_WITHOUT_TRACES: u8 = 1;
 
 /// The nearest value whose lower half is 0.
@@ -36,7 +38,7 @@ impl ShgatModel {
         bytes.extend_from_slice(&parameters);
         push_number(&mut bytes, features.tools.len());
         for tool in &features.tools {
-            push_values(&mut bytes, [tool.page_rank, tool.cooccurrence, tool.recency]);
+            push_values(&mut bytes, [tool.page_rank, tool.adamic_adar, tool.cooccurrence, tool.recency]);
         }
         push_number(&mut bytes, graph.capabilities());
         for (row, positions) in positions.iter().enumerate() {
@@ -44,7 +46,8 @@ impl ShgatModel {
                 push_number(&mut bytes, list.len());
                 bytes.extend(list.iter().flat_map(|value| value.to_le_bytes()));
             }
-            push_values(&mut bytes, [features.capabilities[row].hypergraph_page_rank, features.capabilities[row].recency]);
+            let own = &features.capabilities[row];
+            push_values(&mut bytes, [own.hypergraph_page_rank, own.adamic_adar, own.recency, own.heat]);
             push_values(&mut bytes, vectors.capabilities.row(row).iter().copied());
         }
         push_number(&mut bytes, self.priorities.iter().count());
@@ -62,10 +65,9 @@ impl ShgatModel {
         let length = reader.number()?;
         let mut parameters = Parameters::from_bytes(reader.take(length)?).ok()?;
         let dim = parameters.shape().dim;
-        let tool =
-            |[page_rank, cooccurrence, recency]: [f32; 3]| ToolFeatures { page_rank, adamic_adar: 0.0, cooccurrence, recency };
+        let has_all_features = head[0] == FORMAT;
         let tools = reader.number()?;
-        let tools: Vec<ToolFeatures> = (0..tools).map(|_| reader.values().map(tool)).collect::<Option<_>>()?;
+        let tools: Vec<ToolFeatures> = (0..tools).map(|_| reader.tool(has_all_features)).collect::<Option<_>>()?;
         let (mut graph, mut positions) = (Hypergraph::new(tools.len()), Vec::new());
         let (mut capabilities, mut vectors) = (Vec::new(), Vec::new());
         for _ in 0..reader.number()? {
@@ -74,8 +76,7 @@ impl ShgatModel {
             let members: Vec<Row> =
                 members.chain(reader.list()?.into_iter().map(|row| Row::Capability(row as usize))).collect();
             graph.add_capability(&members).ok()?;
-            let [hypergraph_page_rank, recency] = reader.values()?;
-            capabilities.push(CapabilityFeatures { hypergraph_page_rank, adamic_adar: 0.0, recency, heat: 0.0 });
+            capabilities.push(reader.capability(has_all_features)?);
             for _ in 0..dim {
                 vectors.extend(reader.values::<1>()?);
             }
@@ -86,7 +87,7 @@ impl ShgatModel {
         let features = Features { tools, capabilities };
         let graph = CapabilityGraph { graph, vectors, features, positions };
         let priorities = match head[0] {
-            FORMAT => reader.priorities()?,
+            FORMAT | FORMAT_FEW_FEATURES => reader.priorities()?,
             FORMAT_WITHOUT_TRACES => Priorities::default(),
             _ => return None,
         };
@@ -119,20 +120,9 @@ fn push_values(bytes: &mut Vec<u8>, values: impl IntoIterator<Item = f32>) {
     }
 }
 
-/// Reads the stored form from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
+impl Reader<'_> {
     fn number(&mut self) -> Option<usize> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        usize::try_from(u32::from_le_bytes(*number)).ok()
+        usize::try_from(u32::from_le_bytes(self.array()?)).ok()
     }
 
     fn list(&mut self) -> Option<Vec<u32>> {
@@ -141,13 +131,30 @@ impl<'a> Reader<'a> {
         Some(values.iter().map(|value| u32::from_le_bytes(*value)).collect())
     }
 
+    fn tool(&mut self, has_all_features: bool) -> Option<ToolFeatures> {
+        if has_all_features {
+            let [page_rank, adamic_adar, cooccurrence, recency] = self.values()?;
+            return Some(ToolFeatures { page_rank, adamic_adar, cooccurrence, recency });
+        }
+        let [page_rank, cooccurrence, recency] = self.values()?;
+        Some(ToolFeatures { page_rank, cooccurrence, recency, ..ToolFeatures::default() })
+    }
+
+    fn capability(&mut self, has_all_features: bool) -> Option<CapabilityFeatures> {
+        if has_all_features {
+            let [hypergraph_page_rank, adamic_adar, recency, heat] = self.values()?;
+            return Some(CapabilityFeatures { hypergraph_page_rank, adamic_adar, recency, heat });
+        }
+        let [hypergraph_page_rank, recency] = self.values()?;
+        Some(CapabilityFeatures { hypergraph_page_rank, recency, ..CapabilityFeatures::default() })
+    }
+
     fn priorities(&mut self) -> Option<Priorities> {
         let traces = self.number()?;
         let mut trace = || {
-            let (position, rest) = self.0.split_first_chunk()?;
-            self.0 = rest;
+            let position = u64::from_le_bytes(self.array()?);
             let [priority] = self.values()?;
-            Some((u128::from(u64::from_le_bytes(*position)), priority))
+            Some((u128::from(position), priority))
         };
         (0..traces).map(|_| trace()).collect()
     }

@@ -12,6 +12,7 @@ use pml_model::shgat::{CapabilityFeatures, Features, Hypergraph, HypergraphError
 use super::bytes::rounded;
 use crate::capability::Status;
 use crate::graph::adjacency::Adjacency;
+use crate::graph::membership::Membership;
 use crate::graph::pagerank::pagerank;
 use crate::graph::{Node, NodeKind};
 use crate::memory::PastIntent;
@@ -89,7 +90,7 @@ impl CapabilityGraph {
             uses[row].last = uses[row].last.max(own.last);
             add(&mut sums[row], sum);
         }
-        let features = Features { tools: tool_features(&all), capabilities: capability_features(&uses, &all.numbers) };
+        let features = features(&all, &graph, &uses);
         let capabilities = sums.into_iter().flat_map(unit).collect();
         let capabilities =
             Array2::from_shape_vec((positions.len(), tools.ncols()), capabilities).expect("rows of the same length");
@@ -199,30 +200,44 @@ fn members(state: &State, position: u32, rows: &BTreeMap<u32, usize>) -> BTreeSe
     members
 }
 
-fn tool_features(all: &Counted) -> Vec<ToolFeatures> {
-    let edges: Vec<(u32, u32, f64)> = all.calls.iter().map(|((from, to), times)| (*from, *to, *times)).collect();
-    let tools = u32::try_from(all.tools.len()).expect("positions are 32 bits");
-    let ranks = pagerank(&Adjacency::from_weights(tools, &edges), None).ranks;
-    let highest = ranks.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let most = all.tools.iter().map(|uses| uses.count).fold(1.0, f32::max);
-    let features = |(uses, rank): (&Uses, f64)| ToolFeatures {
-        page_rank: rounded(single(rank / highest)),
-        adamic_adar: 0.0,
-        cooccurrence: rounded(uses.count / most),
-        recency: recency(uses.last, &all.numbers),
+/// The measures of all nodes: those of tools on the graph of calls, those of capabilities on the hypergraph.
+fn features(all: &Counted, graph: &Hypergraph, uses: &[Uses]) -> Features {
+    let tools = graph.tools();
+    let node = |row: Row| match row {
+        Row::Tool(tool) => tool,
+        Row::Capability(row) => tools + row,
     };
-    all.tools.iter().zip(ranks).map(features).collect()
+    let members = |row: usize| graph.members(row).map(move |member| (tools + row, node(member)));
+    let membership = Membership::new(tools, uses.len(), (0..uses.len()).flat_map(members));
+    let related = membership.adamic_adar();
+    let recencies: Vec<f32> = all.tools.iter().chain(uses).map(|uses| recency(uses.last, &all.numbers)).collect();
+    let heat = membership.heat(&recencies.iter().copied().map(f64::from).collect::<Vec<_>>());
+    let counts: Vec<f64> = uses.iter().map(|uses| f64::from(uses.count)).collect();
+    let edges: Vec<(u32, u32, f64)> = all.calls.iter().map(|((from, to), times)| (*from, *to, *times)).collect();
+    let calls = Adjacency::from_weights(u32::try_from(tools).expect("positions are 32 bits"), &edges);
+    let (tool_ranks, tools_related) = (shares(&pagerank(&calls, None).ranks), shares(&related[..tools]));
+    let (ranks, capabilities_related) = (shares(&membership.page_ranks(&counts)[tools..]), shares(&related[tools..]));
+    let heat = shares(&heat[tools..]);
+    let most = all.tools.iter().map(|uses| uses.count).fold(1.0, f32::max);
+    let tool = |at: usize| ToolFeatures {
+        page_rank: tool_ranks[at],
+        adamic_adar: tools_related[at],
+        cooccurrence: rounded(all.tools[at].count / most),
+        recency: recencies[at],
+    };
+    let capability = |at: usize| CapabilityFeatures {
+        hypergraph_page_rank: ranks[at],
+        adamic_adar: capabilities_related[at],
+        recency: recencies[tools + at],
+        heat: heat[at],
+    };
+    Features { tools: (0..tools).map(tool).collect(), capabilities: (0..uses.len()).map(capability).collect() }
 }
 
-fn capability_features(uses: &[Uses], numbers: &std::ops::Range<u64>) -> Vec<CapabilityFeatures> {
-    let most = uses.iter().map(|uses| uses.count).fold(1.0, f32::max);
-    let features = |uses: &Uses| CapabilityFeatures {
-        hypergraph_page_rank: rounded(uses.count / most),
-        adamic_adar: 0.0,
-        recency: recency(uses.last, numbers),
-        heat: 0.0,
-    };
-    uses.iter().map(features).collect()
+/// Values as shares of the largest, rounded as they are stored.
+fn shares(values: &[f64]) -> Vec<f32> {
+    let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    values.iter().map(|value| rounded(single(value / largest))).collect()
 }
 
 /// e^-age, with the age counted in remembered intents and [`RECENT`] of them as the unit.

@@ -121,7 +121,7 @@ fn the_success_of_a_path_weighs_later_nodes_more() {
 fn target_mass_is_the_chance_that_the_target_contains_a_tool() {
     let (sample, parameters, intents) = sample();
     let scorer = scorer(&sample, &parameters, Switches::default());
-    let mass = scorer.target_mass(intents.row(0).to_slice().unwrap());
+    let mass = scorer.target_mass(&scorer.target_shares(intents.row(0).to_slice().unwrap()));
     assert!(mass.iter().all(|mass| (0.0..=1.0 + 1e-5).contains(mass)));
     let alone = (0..60).find(|tool| sample.graph.parents(Tool(*tool)).is_empty()).unwrap();
     assert_eq!(mass[alone], 0.0);
