@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::AskError;
 use crate::core::event::Kind;
 use crate::core::state::{FOLD, State};
+pub(crate) use dto::LatencyDto;
 use dto::{CapabilityDto, EdgeDto, ToolDto};
 
 const PAGE_DEFAULT: usize = 100;

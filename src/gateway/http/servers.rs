@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
+use crate::ask::catalogue::LatencyDto;
 use crate::core::id::ToolId;
 use crate::upstream::{ServerState, ServerStatus};
 
@@ -31,6 +32,11 @@ struct ServerDto {
     skipped: Vec<SkippedDto>,
     /// The last lines of its standard error.
     stderr: Vec<String>,
+    /// Calls of its tools in completed traces.
+    calls: u64,
+    errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<LatencyDto>,
 }
 
 #[derive(Serialize)]
@@ -57,6 +63,9 @@ impl From<ServerStatus> for ServerDto {
             quarantined: texts(&status.quarantined),
             skipped: status.skipped.into_iter().map(|(tool, reason)| SkippedDto { tool, reason }).collect(),
             stderr: status.stderr,
+            calls: status.calls.total,
+            errors: status.calls.errors,
+            latency: LatencyDto::new(&status.calls.latency),
         }
     }
 }
