@@ -7,6 +7,8 @@ use super::{AskError, Asker, ItemType, checked_limit};
 use crate::core::event::Outcome;
 use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
+use crate::core::predict::asked::prediction_id;
+use crate::core::predict::candidates::Candidate;
 use crate::core::predict::strategic::{Underway, underway};
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{Contribution, Prediction, PredictionQuery, Ranked, predict};
@@ -72,6 +74,8 @@ impl Asker {
         prediction.ranked.retain(|ranked| is_wanted(&ranked.outcome, request.only));
         prediction.ranked.truncate(limit);
         let mut answer = PredictAnswer::new(&state, &prediction, usize::MAX);
+        let first = prediction.ranked.first().and_then(|first| Candidate::find(&state, &first.outcome));
+        answer.prediction = first.map(|first| prediction_id(first.symbol(), &request.intent, &context).to_string());
         answer.unknown = context.iter().filter(|callee| state.find(callee).is_none()).map(ToString::to_string).collect();
         if request.only == ItemType::Capability {
             let found = underway(&state, &self.measures.current(), &context, limit);
@@ -101,6 +105,9 @@ fn is_wanted(outcome: &Outcome, only: ItemType) -> bool {
 /// The answer to a [`PredictRequest`].
 #[derive(Clone, Debug, Serialize)]
 pub struct PredictAnswer {
+    /// Names the prediction for `feedback.given`; a streamed one has the id of its impression instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction: Option<String>,
     /// The most likely first.
     ranked: Vec<RankedDto>,
     /// The probability that the first one had to reach; `decision` is `emit` if it did, else `hold`.
@@ -174,6 +181,7 @@ impl PredictAnswer {
     /// The answer with at most `reasons_max` reasons per outcome.
     pub(super) fn new(state: &State, prediction: &Prediction, reasons_max: usize) -> Self {
         Self {
+            prediction: None,
             ranked: prediction.ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
             threshold: prediction.threshold,
             decision: prediction.decision.name(),
