@@ -30,7 +30,8 @@ pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<
         | Event::ModelRolledBack(_)
         | Event::ToolQuarantined(_)
         | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => Ok(()),
+        | Event::ToolOutputInferred(_)
+        | Event::StepSpeculated(_) => Ok(()),
     }
 }
 

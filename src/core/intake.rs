@@ -64,7 +64,8 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         | Event::ModelRolledBack(_)
         | Event::ToolQuarantined(_)
         | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => unreachable!("kinds that are not publishable were refused above"),
+        | Event::ToolOutputInferred(_)
+        | Event::StepSpeculated(_) => unreachable!("kinds that are not publishable were refused above"),
     }
     clean::check_ids(record, &limits.redactor)?;
     clean::clean_texts(record, limits);

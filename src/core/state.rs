@@ -34,7 +34,7 @@ pub use rows::Counters;
 /// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
 /// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
 /// digest of a log to this number.
-pub const FOLD: u32 = 3;
+pub const FOLD: u32 = 4;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,12 +121,13 @@ impl State {
             Event::ModelParameters(piece) => self.trained.add_piece(piece),
             Event::ModelPromoted(promoted) => return self.promote(promoted),
             Event::ModelRolledBack(rolled_back) => return self.roll_back(rolled_back),
-            // The events of an execution are in `executions`. `log.forked` names the parent log and changes nothing else.
+            // The events of an execution are in `executions`. `log.forked` names the parent log, `step.speculated` a call that is no step.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
             | Event::ExecutionFinished(_)
+            | Event::StepSpeculated(_)
             | Event::LogForked(_) => {}
         }
         Vec::new()

@@ -63,7 +63,8 @@ impl Executions {
             | Event::ModelRolledBack(_)
             | Event::ToolQuarantined(_)
             | Event::ToolApproved(_)
-            | Event::ToolOutputInferred(_) => true,
+            | Event::ToolOutputInferred(_)
+            | Event::StepSpeculated(_) => true,
         }
     }
 

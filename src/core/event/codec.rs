@@ -105,6 +105,7 @@ for_every_kind!(
     ToolQuarantined,
     ToolApproved,
     ToolOutputInferred,
+    StepSpeculated,
 );
 
 /// Reads the data of any readable version; old versions are upcast.

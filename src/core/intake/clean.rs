@@ -58,7 +58,8 @@ pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
         | Event::ModelRolledBack(_)
         | Event::ToolQuarantined(_)
         | Event::ToolApproved(_)
-        | Event::ToolOutputInferred(_) => {}
+        | Event::ToolOutputInferred(_)
+        | Event::StepSpeculated(_) => {}
     }
 }
 
