@@ -102,6 +102,8 @@ pub enum Scope {
     Query,
     /// Calls tools of upstream servers and runs workflows.
     Execute,
+    /// Approves calls that may destroy something, and plans that are not sure.
+    Approve,
     Admin,
 }
 
@@ -111,6 +113,7 @@ impl Scope {
             Self::Publish => "publish",
             Self::Query => "query",
             Self::Execute => "execute",
+            Self::Approve => "approve",
             Self::Admin => "admin",
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Shelf {
 
 impl Shelf {
     pub(super) fn add(&mut self, run: Arc<Run>) {
-        self.numbers.insert(run.id.clone(), self.next);
+        self.numbers.insert(run.head.id.clone(), self.next);
         self.runs.insert(self.next, run);
         self.next += 1;
     }
@@ -36,7 +36,7 @@ impl Shelf {
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = ExecutionId> {
-        self.runs.values().filter(|run| run.state() == RunState::Running).map(|run| run.id.clone())
+        self.runs.values().filter(|run| run.state() == RunState::Running).map(|run| run.head.id.clone())
     }
 
     /// How many runs are under way or wait for approval.
@@ -50,8 +50,8 @@ impl Shelf {
         self.runs.values().find(waits).cloned()
     }
 
-    /// Removes ended runs that are too old, and the oldest while their results are too large.
-    pub(super) fn make_room(&mut self, settings: &config::Execute, now: Uptime) {
+    /// Removes ended runs that are too old, and the oldest while their results are too large. Returns them.
+    pub(super) fn make_room(&mut self, settings: &config::Execute, now: Uptime) -> Vec<Arc<Run>> {
         let keep_ms = settings.results_keep_s.saturating_mul(1_000);
         let mut ended: Vec<(u64, usize, bool)> = Vec::new();
         for (number, run) in &self.runs {
@@ -61,6 +61,7 @@ impl Shelf {
             }
         }
         let (mut bytes, mut count) = (ended.iter().map(|(_, bytes, _)| bytes).sum::<usize>(), ended.len());
+        let mut removed = Vec::new();
         for (number, run_bytes, old) in ended {
             if !old && bytes <= settings.results_bytes_max && count <= ENDED_MAX {
                 continue;
@@ -68,9 +69,11 @@ impl Shelf {
             bytes -= run_bytes;
             count -= 1;
             if let Some(run) = self.runs.remove(&number) {
-                self.numbers.remove(&run.id);
+                self.numbers.remove(&run.head.id);
                 run.forget();
+                removed.push(run);
             }
         }
+        removed
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::request::FollowedPlan;
 use crate::core::id::{ExecutionId, StepId, ToolId};
 use crate::core::workflow::WorkflowError;
 use crate::core::workflow::capability::CapabilityError;
@@ -71,6 +72,8 @@ pub struct TaskStatus {
     pub tool: ToolId,
     pub depends_on: Vec<StepId>,
     pub state: TaskState,
+    /// Whether its result comes from a call that was made before its turn.
+    pub speculated: bool,
     pub attempts: u32,
     pub duration_ms: Option<u64>,
     /// Bytes of the result as JSON.
@@ -82,6 +85,8 @@ pub struct TaskStatus {
 pub struct RunStatus {
     pub run: ExecutionId,
     pub intent: String,
+    /// The suggestion that the run follows, if it was asked for by its intent alone.
+    pub plan: Option<FollowedPlan>,
     pub state: RunState,
     /// In the order of the workflow.
     pub tasks: Vec<TaskStatus>,
@@ -90,6 +95,12 @@ pub struct RunStatus {
 /// Why a run could not be started, continued or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
+    #[error("{field}: {problem}")]
+    Request { field: &'static str, problem: String },
+    #[error("intent: nothing is known that fits; `pml discover` searches for tools")]
+    NoPlan,
+    #[error("the server is stopping")]
+    Stopping,
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
     #[error(transparent)]
@@ -112,6 +123,20 @@ pub enum RunError {
     File(String),
     #[error("workflows are executed by another process: the role 'upstream' belongs to {}", .0.as_deref().unwrap_or("none at the moment"))]
     Elsewhere(Option<String>),
+}
+
+impl RunError {
+    /// The HTTP status code of the error, which NATS answers carry too.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Request { .. } | Self::Workflow(_) | Self::Capability(_) | Self::Tool { .. } => 400,
+            Self::NoPlan | Self::UnknownRun(_) | Self::UnknownToken | Self::NoResult(..) => 404,
+            Self::UnderWay(_) | Self::NotResumable(_) | Self::Elsewhere(_) => 409,
+            Self::TooManyRuns { .. } => 429,
+            Self::File(_) => 500,
+            Self::Stopping => 503,
+        }
+    }
 }
 
 /// A piece of a result.

@@ -17,7 +17,7 @@ use crate::views::Views;
 
 pub(super) fn runner(
     config: &Config,
-    upstreams: &Upstreams,
+    (upstreams, asker): (&Upstreams, &Asker),
     recorder: &Recorder,
     (views, log): (&Views, &SharedLog),
     clock: &Clock,
@@ -25,11 +25,13 @@ pub(super) fn runner(
     Runner::new(RunnerParts {
         settings: config.execute.clone(),
         upstreams: upstreams.clone(),
+        asker: asker.clone(),
         recorder: recorder.clone(),
         views: views.clone(),
         log: Arc::clone(log),
         clock: clock.clone(),
         directory: config.data_dir.join(data_dir::RUNS_DIRECTORY),
+        tasks_max: config.limits.steps_max,
     })
 }
 
