@@ -80,7 +80,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments or con
 enum Command {
     /// Run the server: embedded log, HTTP on a loopback address
     Serve(serve::Arguments),
-    /// Serve the Model Context Protocol on standard input and output
+    /// Serve the Model Context Protocol on standard input and output, from a server, a data directory [default: data_dir] or NATS
     Mcp(mcp::Arguments),
     /// Learn from traces shipped with the program and serve what was learnt
     Demo(demo::Arguments),
@@ -102,7 +102,7 @@ enum Command {
     Speculate(speculate::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
-    /// Run a workflow or a capability on the MCP servers of a running pml
+    /// Run a workflow, a capability or a plan for an intent on the MCP servers of a running pml
     Execute(execute::Arguments),
     /// List and show executions: what ran when
     #[command(subcommand)]
