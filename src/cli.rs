@@ -106,7 +106,7 @@ PML__SECTION__KEY sets a key of the configuration";
 enum Command {
     /// Run the server: embedded log, HTTP on a loopback address
     Serve(serve::Arguments),
-    /// Serve the Model Context Protocol on standard input and output
+    /// Serve the Model Context Protocol on standard input and output, from a server, a data directory [default: data_dir] or NATS
     Mcp(mcp::Arguments),
     /// Learn from traces shipped with the program and serve what was learnt
     Demo(demo::Arguments),
@@ -128,7 +128,7 @@ enum Command {
     Speculate(speculate::Arguments),
     /// Explain a prediction, with the records it was learnt from
     Explain(explain::Arguments),
-    /// Run a workflow or a capability on the MCP servers of a running pml
+    /// Run a workflow, a capability or a plan for an intent on the MCP servers of a running pml
     Execute(execute::Arguments),
     /// Check and run programs in TypeScript that call tools
     #[command(subcommand)]

@@ -4,12 +4,15 @@
 //! as an event (`events`), and keeps results for a while (`shelf`). A run may execute a program instead (`code`). A run that waits for approval, failed, or was interrupted by the end of
 //! its process is kept in a file of the data directory (`journal`) and can go on from its first unfinished task.
 
+mod approval;
 mod call;
 mod code;
 mod drive;
 pub mod dto;
 mod events;
 mod journal;
+mod look_ahead;
+mod request;
 mod run;
 mod shelf;
 mod status;
@@ -24,22 +27,26 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::ask::Asker;
 use crate::clock::{Clock, entropy};
 use crate::code::sandbox::ChildCommand;
-use crate::config::{self, Approval};
-use crate::core::event::ToolAnnotations;
+use crate::config;
+use crate::core::event::ToolRegistered;
 use crate::core::id::{ExecutionId, SessionId, StepId, ToolId};
 use crate::core::redact;
 use crate::core::shape::Shape;
 use crate::core::workflow::Workflow;
+use crate::core::workflow::progress::Progress;
 use crate::log::SharedLog;
 use crate::recorder::Recorder;
 use crate::upstream::Upstreams;
 use crate::views::Views;
+pub use approval::needs_approval;
 use code::NewPrograms;
 pub use code::{Program, ProgramStatus, Within};
 use journal::Journal;
-use run::{Run, RunParts};
+pub use request::{AbortRequest, Begun, ContinueRequest, ExecuteRequest, FollowedPlan, IncompletePlan, parse};
+use run::{Run, RunHead};
 use shelf::Shelf;
 pub use status::{ResultPage, RunError, RunState, RunStatus, TaskState, TaskStatus};
 pub use work::Work;
@@ -58,6 +65,8 @@ pub struct RunOptions {
     pub agent: Option<String>,
     /// Approves the calls of this run beforehand.
     pub approved: bool,
+    /// The suggestion that the workflow was made from, if there is one.
+    pub plan: Option<FollowedPlan>,
     /// An earlier run: its finished tasks with the same id, tool and arguments are taken over instead of called (resume, replan).
     pub reuse: Option<ExecutionId>,
     /// The run whose program starts this one.
@@ -71,12 +80,15 @@ pub(crate) struct RunnerParts {
     /// The child process of programs.
     pub(crate) sandbox: ChildCommand,
     pub(crate) upstreams: Upstreams,
+    pub(crate) asker: Asker,
     pub(crate) recorder: Recorder,
     pub(crate) views: Views,
     pub(crate) log: SharedLog,
     pub(crate) clock: Clock,
     /// Where journals are kept.
     pub(crate) directory: PathBuf,
+    /// Most tasks of a workflow (`limits.steps_max`).
+    pub(crate) tasks_max: usize,
 }
 
 /// What all runs share.
@@ -108,11 +120,10 @@ impl Runner {
             parts,
         }));
         for lines in journals {
-            let restored = Run::from_journal(lines, |workflow| runner.need_approval(workflow));
-            let Some(run) = restored else { continue };
-            match Journal::reopen(&runner.0.parts.directory, &run.id) {
+            let Some(run) = Run::from_journal(lines) else { continue };
+            match Journal::reopen(&runner.0.parts.directory, &run.head.id) {
                 Ok(journal) => *run.journal.lock() = Some(journal),
-                Err(error) => tracing::warn!(%error, run = %run.id, "the journal of a run cannot be opened"),
+                Err(error) => tracing::warn!(%error, run = %run.head.id, "the journal of a run cannot be opened"),
             }
             *run.ended.lock() = Some(runner.0.parts.clock.uptime());
             runner.0.shelf.lock().add(Arc::new(run));
@@ -139,9 +150,9 @@ impl Runner {
         if let Some(reused) = &reused
             && reused.state() == RunState::Running
         {
-            return Err(RunError::UnderWay(reused.id.clone()));
+            return Err(RunError::UnderWay(reused.head.id.clone()));
         }
-        let needing = self.need_approval(&workflow);
+        let needing = self.need_approval(&workflow, options.plan.as_ref());
         let state = if options.approved || needing.is_empty() {
             RunState::Running
         } else {
@@ -150,7 +161,7 @@ impl Runner {
         let mut intent = options.intent.filter(|intent| !intent.trim().is_empty()).unwrap_or_else(|| summary(&workflow));
         redact::cut(&mut intent, INTENT_BYTES_MAX);
         let id = format!("run-{}", parts.clock.fresh_id());
-        let run = Arc::new(Run::new(RunParts {
+        let head = RunHead {
             id: id.parse().expect("a word and a ULID are an execution id"),
             workflow,
             program: None,
@@ -159,8 +170,8 @@ impl Runner {
             agent: options.agent,
             parent: options.within.map(Within::into_caller).or(options.reuse),
             created: parts.clock.now(),
-            state,
-        }));
+        };
+        let run = Arc::new(Run::new(head, state, options.plan));
         self.shelve(&run)?;
         if let Some(reused) = reused {
             take_over(&run, &reused);
@@ -170,22 +181,25 @@ impl Runner {
         } else {
             // It takes no place among the runs under way, and is not kept for ever.
             *run.ended.lock() = Some(parts.clock.uptime());
+            self.look_ahead(&run);
         }
-        Ok(run.id.clone())
+        Ok(run.head.id.clone())
     }
 
     /// Opens the run's journal and puts it on the shelf, if there is room.
     fn shelve(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let parts = &self.0.parts;
         let mut known = self.0.shelf.lock();
-        known.make_room(&parts.settings, parts.clock.uptime());
+        for gone in known.make_room(&parts.settings, parts.clock.uptime()) {
+            self.0.drop_ahead(&gone, std::mem::take(&mut *gone.ahead.lock()));
+        }
         if known.under_way() >= parts.settings.runs_max {
             return Err(RunError::TooManyRuns { max: parts.settings.runs_max });
         }
-        if run.program.is_some() && known.programs() >= parts.code.processes_max {
+        if run.head.program.is_some() && known.programs() >= parts.code.processes_max {
             return Err(RunError::TooManyPrograms { max: parts.code.processes_max });
         }
-        let journal = Journal::create(&parts.directory, &run.id, &run.first_line());
+        let journal = Journal::create(&parts.directory, &run.head.id, &run.first_line());
         *run.journal.lock() = Some(journal.map_err(|error| RunError::File(error.to_string()))?);
         known.add(Arc::clone(run));
         Ok(())
@@ -194,20 +208,37 @@ impl Runner {
     fn drive(&self, run: &Arc<Run>) {
         let (shared, own) = (Arc::clone(&self.0), Arc::clone(run));
         let handle = self.0.parts.upstreams.hub().handle();
-        if run.program.is_some() {
+        if run.head.program.is_some() {
             handle.spawn(code::drive(shared, own));
         } else {
             handle.spawn(drive::drive(shared, own));
         }
     }
 
-    /// The tasks of a workflow whose calls need approval.
-    fn need_approval(&self, workflow: &Workflow) -> Vec<StepId> {
+    /// Calls what only reads while the run waits for approval, if that is configured.
+    fn look_ahead(&self, run: &Run) {
+        let mut progress = Progress::new(&run.head.workflow);
+        for (at, task) in run.head.workflow.tasks().iter().enumerate() {
+            if run.finished_task(&task.id).is_some() {
+                progress.succeed(at);
+            }
+        }
+        self.0.call_ahead(run, &progress, &mut run.ahead.lock(), self.0.parts.settings.parallel_max);
+    }
+
+    /// The tasks of a workflow whose calls need approval; all of a plan that is not sure.
+    fn need_approval(&self, workflow: &Workflow, plan: Option<&FollowedPlan>) -> Vec<StepId> {
+        let is_guess = plan.is_some_and(|plan| !plan.is_sure());
         let needs = |tool: &ToolId| match self.0.parts.upstreams.tool(tool) {
-            Ok(tool) => needs_approval(tool.annotations.as_ref(), self.0.parts.settings.approval),
+            Ok(tool) => self.needs_approval(&tool),
             Err(_) => false,
         };
-        workflow.tasks().iter().filter(|task| needs(&task.tool)).map(|task| task.id.clone()).collect()
+        workflow.tasks().iter().filter(|task| is_guess || needs(&task.tool)).map(|task| task.id.clone()).collect()
+    }
+
+    /// Whether a call of the tool needs approval, by the configuration.
+    pub fn needs_approval(&self, tool: &ToolRegistered) -> bool {
+        needs_approval(tool.annotations.as_ref(), self.0.parts.settings.approval)
     }
 
     fn find(&self, run: &ExecutionId) -> Result<Arc<Run>, RunError> {
@@ -245,14 +276,14 @@ impl Runner {
             run.set_state(RunState::Running);
             run
         };
-        if self.0.parts.views.current().executions.is_closed(&run.id) {
+        if self.0.parts.views.current().executions.is_closed(&run.head.id) {
             // A program has begun, so the log may have closed its execution in the meantime.
             run.set_state(RunState::Interrupted);
-            return self.resume(&run.id);
+            return self.resume(&run.head.id);
         }
         *run.ended.lock() = None;
         self.drive(&run);
-        Ok(run.id.clone())
+        Ok(run.head.id.clone())
     }
 
     /// Goes on with an interrupted or failed run from its first unfinished task. The id is a new one if the log has closed the old run.
@@ -260,31 +291,32 @@ impl Runner {
         self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
         let run = self.find(run)?;
         let view = self.0.parts.views.current();
-        let is_open = view.executions.get(&run.id).is_some_and(|open| !open.has_finished());
+        let is_open = view.executions.get(&run.head.id).is_some_and(|open| !open.has_finished());
         if is_open && self.claim_interrupted(&run) {
             *run.ended.lock() = None;
             self.drive(&run);
-            return Ok(run.id.clone());
+            return Ok(run.head.id.clone());
         }
         match run.state() {
             RunState::Interrupted | RunState::Failed => {
                 let options = RunOptions {
-                    intent: Some(run.intent.clone()),
-                    session: run.session.clone(),
-                    agent: run.agent.clone(),
+                    intent: Some(run.head.intent.clone()),
+                    session: run.head.session.clone(),
+                    agent: run.head.agent.clone(),
                     // The approvals of a program are taken over.
-                    approved: run.program.is_none(),
-                    reuse: Some(run.id.clone()),
+                    approved: run.head.program.is_none(),
+                    plan: None,
+                    reuse: Some(run.head.id.clone()),
                     within: None,
                 };
                 let id = self.start(run.work(), options)?;
                 run.forget();
                 Ok(id)
             }
-            RunState::Running => Err(RunError::UnderWay(run.id.clone())),
+            RunState::Running => Err(RunError::UnderWay(run.head.id.clone())),
             // An aborted run may never have been approved.
             RunState::Succeeded | RunState::Aborted | RunState::ApprovalRequired { .. } => {
-                Err(RunError::NotResumable(run.id.clone()))
+                Err(RunError::NotResumable(run.head.id.clone()))
             }
         }
     }
@@ -305,23 +337,24 @@ impl Runner {
         match run.state() {
             RunState::Running => {
                 run.cancel.send_replace(true);
-                return self.wait(&run.id).await;
+                return self.wait(&run.head.id).await;
             }
             // What has begun is ended in the log, too.
             RunState::Interrupted | RunState::ApprovalRequired { .. }
-                if run.state() == RunState::Interrupted || run.program.is_some() =>
+                if run.state() == RunState::Interrupted || run.head.program.is_some() =>
             {
                 let now = self.0.parts.clock.now();
                 let finished = events::finished(&run, false, Some("aborted".to_owned()), now);
                 self.0.parts.recorder.record_soon(vec![finished]).await;
             }
-            RunState::Interrupted | RunState::ApprovalRequired { .. } | RunState::Failed => {}
-            RunState::Succeeded | RunState::Aborted => return self.status(&run.id),
+            RunState::ApprovalRequired { .. } => self.0.drop_ahead(&run, std::mem::take(&mut *run.ahead.lock())),
+            RunState::Interrupted | RunState::Failed => {}
+            RunState::Succeeded | RunState::Aborted => return self.status(&run.head.id),
         }
         run.forget();
         run.set_state(RunState::Aborted);
         *run.ended.lock() = Some(self.0.parts.clock.uptime());
-        self.status(&run.id)
+        self.status(&run.head.id)
     }
 
     /// The result of a finished task, as JSON: its structured content, or the text of its content blocks.
@@ -360,8 +393,8 @@ impl Runner {
 /// The results of tasks that both runs have in common.
 fn take_over(run: &Run, earlier: &Run) {
     let finished = earlier.finished();
-    for (at, task) in run.workflow.tasks().iter().enumerate() {
-        let known = earlier.workflow.tasks().iter().find(|known| known.id == task.id);
+    for (at, task) in run.head.workflow.tasks().iter().enumerate() {
+        let known = earlier.head.workflow.tasks().iter().find(|known| known.id == task.id);
         let is_same = known.is_some_and(|known| known.tool == task.tool && known.arguments == task.arguments);
         if let Some(finished) = finished.get(&task.id).filter(|_| is_same) {
             run.keep(at, finished.clone());
@@ -369,41 +402,8 @@ fn take_over(run: &Run, earlier: &Run) {
     }
 }
 
-/// Whether a call of the tool needs approval. Without hints of its server, a tool counts as one that writes.
-pub fn needs_approval(hints: Option<&ToolAnnotations>, approval: Approval) -> bool {
-    let (read_only, destructive) = hints.map_or((None, None), |hints| (hints.read_only, hints.destructive));
-    let only_reads = read_only == Some(true);
-    match approval {
-        Approval::Never => false,
-        Approval::Writes => !only_reads,
-        // A tool that says that it writes, and not that it destroys nothing, may destroy something (MCP's default).
-        Approval::Destructive => !only_reads && destructive.unwrap_or(read_only == Some(false)),
-    }
-}
-
 /// The names of the tools, for a run without an intent.
 fn summary(workflow: &Workflow) -> String {
     let names: Vec<&str> = workflow.tasks().iter().take(8).map(|task| task.tool.as_str()).collect();
     format!("call {}", names.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn approval_is_needed_for_what_may_destroy_or_for_all_that_writes() {
-        let check = |read_only, destructive, expected: [bool; 3]| {
-            let hints = ToolAnnotations { read_only, destructive, ..ToolAnnotations::default() };
-            let needs = |approval| needs_approval(Some(&hints), approval);
-            let found = [Approval::Destructive, Approval::Writes, Approval::Never].map(needs);
-            assert_eq!(found, expected, "{read_only:?} {destructive:?}");
-        };
-        check(None, None, [false, true, false]);
-        check(Some(true), None, [false, false, false]);
-        check(Some(true), Some(true), [false, false, false]);
-        check(Some(false), None, [true, true, false]);
-        check(Some(false), Some(false), [false, true, false]);
-        check(None, Some(true), [true, true, false]);
-    }
 }

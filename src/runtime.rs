@@ -247,7 +247,7 @@ impl Runtime {
             lease: upstream_lease,
         });
         let upstreams = upstreams.map_err(StartError::Threads)?;
-        let runner = runner(config, &upstreams, &recorder, (&views, &log), &clock);
+        let runner = runner(config, (&upstreams, &asker), &recorder, (&views, &log), &clock);
         let mcp = mcp(config, (&asker, &views), (&upstreams, &runner, &recorder), &limits, &clock);
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
         let runtime = Self {

@@ -241,6 +241,11 @@ impl Subjects {
         self.subject("q", &encoded_path(question))
     }
 
+    /// Subject of a request to run something, such as `execute`.
+    pub fn run(&self, request: &str) -> Subject {
+        self.subject("run", &encoded_path(request))
+    }
+
     /// Where the holder of a lease answers while it is connected.
     pub(crate) fn lease(&self, what: &str, holder: &str) -> Subject {
         self.subject("lease", &format!("{}.{}", encoded_token(what), encoded_token(holder)))

@@ -32,6 +32,7 @@ use crate::core::id::ToolId;
 use crate::core::redact::Redactor;
 use crate::core::state::State;
 use crate::core::tool::Tool;
+use crate::core::tool::latency::Latency;
 use crate::log::{AppendError, append_patiently};
 use crate::metrics::ByTool;
 use crate::recorder;
@@ -141,6 +142,28 @@ pub struct ServerStatus {
     pub skipped: Vec<(String, String)>,
     /// The last lines of its standard error.
     pub stderr: Vec<String>,
+    /// What the log says about the calls of its tools, also of those that are gone.
+    pub calls: ServerCalls,
+}
+
+/// The calls of all tools of a server in completed traces.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerCalls {
+    pub total: u64,
+    pub errors: u64,
+    pub latency: Latency,
+}
+
+impl ServerCalls {
+    fn of(server: &str, view: &State) -> Self {
+        let mut calls = Self::default();
+        for tool in view.tools.iter().filter(|tool| tool.id.server() == server) {
+            calls.total += tool.calls;
+            calls.errors += tool.calls - tool.successes;
+            calls.latency.add(&tool.latency);
+        }
+        calls
+    }
 }
 
 /// What a reload changed, by names of servers.
@@ -287,5 +310,6 @@ fn status(server: &Server, view: &State, here: bool) -> ServerStatus {
         quarantined: of_server().filter(|tool| tool.listed.is_some()).map(|tool| tool.id.clone()).collect(),
         skipped: live.skipped,
         stderr,
+        calls: ServerCalls::of(&server.name, view),
     }
 }

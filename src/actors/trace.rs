@@ -136,8 +136,8 @@ impl Trace {
             Event::TraceCompleted(_) => {
                 self.executions.remove(execution);
             }
-            // A prediction shows that an open execution is at work; it opens none.
-            Event::PredictionServed(_) if !self.executions.contains_key(execution) => {}
+            // A prediction or a call ahead shows that an open execution is at work; it opens none.
+            Event::PredictionServed(_) | Event::StepSpeculated(_) if !self.executions.contains_key(execution) => {}
             _ => self.record_activity(execution, matches!(event, Event::ExecutionFinished(_)), record.seq, now),
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::AskError;
 use crate::core::event::Kind;
 use crate::core::state::{FOLD, State};
-pub(crate) use dto::{AnnotationsDto, CapabilityDto, EdgeDto, ToolDto};
+pub(crate) use dto::{AnnotationsDto, CapabilityDto, EdgeDto, LatencyDto, ToolDto};
 pub(crate) use trace::{TraceDto, TraceQuery, trace};
 
 const PAGE_DEFAULT: usize = 100;

@@ -8,6 +8,8 @@ use super::{AskError, Asker, ItemType, checked_limit};
 use crate::core::event::Outcome;
 use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
+use crate::core::predict::asked::prediction_id;
+use crate::core::predict::candidates::Candidate;
 use crate::core::predict::strategic::{Underway, underway};
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{Contribution, Prediction, PredictionQuery, Ranked, predict};
@@ -75,6 +77,8 @@ impl Asker {
         prediction.ranked.retain(|ranked| is_wanted(&ranked.outcome, request.only));
         prediction.ranked.truncate(limit);
         let mut answer = PredictAnswer::new(&state, &prediction, usize::MAX);
+        let first = prediction.ranked.first().and_then(|first| Candidate::find(&state, &first.outcome));
+        answer.prediction = first.map(|first| prediction_id(first.symbol(), &request.intent, &context).to_string());
         let given = request.context.iter().zip(&context);
         answer.unknown = given.filter(|(_, callee)| state.find(callee).is_none()).map(|(text, _)| text.clone()).collect();
         if request.only == ItemType::Capability {
@@ -105,6 +109,9 @@ fn is_wanted(outcome: &Outcome, only: ItemType) -> bool {
 /// The answer to a [`PredictRequest`].
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PredictAnswer {
+    /// Names the prediction for `feedback.given`; a streamed one has the id of its impression instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction: Option<String>,
     /// The most likely first; empty while nothing is known that could come next, which `note` says.
     ranked: Vec<RankedDto>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,6 +197,7 @@ impl PredictAnswer {
     pub(super) fn new(state: &State, prediction: &Prediction, reasons_max: usize) -> Self {
         let ranked = if prediction.is_informed { prediction.ranked.as_slice() } else { &[] };
         Self {
+            prediction: None,
             ranked: ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
             note: (!prediction.is_informed).then_some(NOTHING_LEARNT),
             threshold: prediction.threshold,

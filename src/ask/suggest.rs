@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::request::context_callees;
 use super::{AskError, Asker, checked_limit};
+use crate::core::id::Callee;
 use crate::core::rank::Index;
 use crate::core::suggest::planner::Planner;
 use crate::core::suggest::{Argument, Missing, SURE_MIN, SuggestedPlan, SuggestedTask, Suggestion};
@@ -48,11 +49,19 @@ impl Asker {
     pub fn suggest(&self, request: SuggestRequest) -> Result<SuggestAnswer, AskError> {
         let alternatives = checked_limit(request.k, ALTERNATIVES, ALTERNATIVES)?;
         let context = context_callees(&self.views.current(), "context", &request.context)?;
-        self.answer(request.intent, move |asker, index, question| {
+        Ok(SuggestAnswer::new(self.suggestion(request.intent, &context)?, alternatives))
+    }
+
+    /// The best plan for an intent; `None` if nothing fits.
+    pub(crate) fn plan(&self, intent: String) -> Result<Option<SuggestedPlan>, AskError> {
+        Ok(self.suggestion(intent, &[])?.best)
+    }
+
+    fn suggestion(&self, intent: String, context: &[Callee]) -> Result<Suggestion, AskError> {
+        self.answer(intent, |asker, index, question| {
             let measures = asker.measures.current();
             let planner = asker.planner.current(Arc::clone(index));
-            let suggestion = planner.suggest(measures.adjacency(), &question, &context);
-            Ok(SuggestAnswer::new(suggestion, alternatives))
+            Ok(planner.suggest(measures.adjacency(), &question, context))
         })
     }
 }

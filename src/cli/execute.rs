@@ -1,4 +1,4 @@
-//! `pml execute`: runs a workflow or a capability on a running server and shows its progress.
+//! `pml execute`: runs a workflow, a capability or a plan for an intent on a running server and shows its progress.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::{LogLocation, Outcome};
 use crate::config::Config;
 
 #[derive(Args)]
-#[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(group = clap::ArgGroup::new("what"))]
 pub(super) struct Arguments {
     /// JSON file with {"tasks": [...]}; - for standard input
-    #[arg(group = "what")]
+    #[arg(group = "what", required_unless_present_any = ["capability", "token", "resume", "abort", "intent"])]
     file: Option<PathBuf>,
     /// Run this capability, by name or id
     #[arg(long, group = "what")]
@@ -30,10 +30,10 @@ pub(super) struct Arguments {
     /// End a run, or refuse its approval
     #[arg(long, value_name = "RUN", group = "what")]
     abort: Option<String>,
-    /// Arguments of the capability, as a JSON object
+    /// Arguments of the capability or of the plan, as a JSON object
     #[arg(long = "arguments", default_value = "{}", value_name = "JSON")]
     given: String,
-    /// What the run is for, in words
+    /// What the run is for, in words; alone, a plan for it is run if it is sure and has its arguments
     #[arg(long)]
     intent: Option<String>,
     /// Approve all calls beforehand
@@ -80,12 +80,11 @@ fn request(arguments: &Arguments) -> anyhow::Result<(&'static str, Value)> {
     }
     let mut body =
         json!({"intent": arguments.intent, "approved": arguments.yes, "reuse": arguments.reuse, "agent": "pml execute"});
-    if let Some(capability) = &arguments.capability {
-        let given: Map<String, Value> =
-            serde_json::from_str(&arguments.given).map_err(|error| anyhow::anyhow!("--arguments: {error}"))?;
-        body["capability"] = json!(capability);
-        body["arguments"] = Value::Object(given);
-    } else if let Some(file) = &arguments.file {
+    let given: Map<String, Value> =
+        serde_json::from_str(&arguments.given).map_err(|error| anyhow::anyhow!("--arguments: {error}"))?;
+    body["capability"] = json!(arguments.capability);
+    body["arguments"] = Value::Object(given);
+    if let Some(file) = &arguments.file {
         let text =
             if file.as_os_str() == "-" { std::io::read_to_string(std::io::stdin())? } else { std::fs::read_to_string(file)? };
         body["workflow"] = serde_json::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
@@ -188,10 +187,20 @@ fn report(run: &Value, output: &Output) {
         }
     }
     report_program(run, output);
-    output.say(format!("{} {}", text("run"), text("status")));
+    output.say(format!("{} {}", text("run"), text("status")).trim_start());
+    let names = |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     if text("status") == "approval_required" {
-        let tasks = run["approve"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
-        output.say(format!("these tasks may destroy something: {}", tasks.join(", ")));
+        let why = if run["plan"]["sure"] == false { "the plan is not sure" } else { "these tasks may destroy something" };
+        output.say(format!("{why}: {}", names(&run["approve"])));
         output.say(format!("to let it run: pml execute --continue {}", text("token")));
+    }
+    for missing in run["missing"].as_array().into_iter().flatten() {
+        let text = |name: &str| missing[name].as_str().unwrap_or_default();
+        output.say(format!(
+            "{} ({}) needs {}: give them with --arguments",
+            text("task"),
+            text("tool"),
+            names(&missing["arguments"])
+        ));
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "agent")]
     name: String,
     /// Scopes of the key
-    #[arg(long, value_delimiter = ',', default_value = "publish,query", value_parser = ["publish", "query", "execute", "admin"])]
+    #[arg(long, value_delimiter = ',', default_value = "publish,query", value_parser = ["publish", "query", "execute", "approve", "admin"])]
     scopes: Vec<String>,
 }
 

@@ -138,6 +138,10 @@ fn summary(event: &Event) -> String {
         Event::ExecutionStarted(event) => format!("{}  {:?}", event.execution, event.intent),
         Event::StepStarted(event) => format!("{}  {} {}", event.execution, event.step, event.tool),
         Event::StepFinished(event) => format!("{}  {} {} {}", event.execution, event.step, event.tool, outcome(event.success)),
+        Event::StepSpeculated(event) => {
+            let used = if event.used { "used" } else { "dropped" };
+            format!("{}  {} {} {}, {used}", event.execution, event.step, event.tool, outcome(event.success))
+        }
         Event::ExecutionFinished(event) => format!("{}  {}", event.execution, outcome(event.success)),
         Event::CapabilityDeclared(event) => event.name.clone(),
         Event::FeedbackGiven(event) => format!("{:?}", event.verdict),

@@ -1,14 +1,13 @@
-//! `pml mcp`: serves the Model Context Protocol on standard input and output, for clients that start their servers themselves.
+//! `pml mcp`: serves the Model Context Protocol on standard input and output, for clients that start their servers themselves: from a
+//! running server, or from a data directory (`data_dir` by default; if a server has it open, that server is used) or NATS in this process.
 
 mod bridge;
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use super::Outcome;
+use super::{LogLocation, Outcome};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::gateway::mcp::{Caller, McpServer};
 use crate::log::OpenError;
 use crate::runtime::{Runtime, StartError};
@@ -16,30 +15,27 @@ use bridge::Bridge;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Serve from a running server at this address instead of a data directory
-    #[arg(long, env = "PML_URL", conflicts_with = "data")]
-    url: Option<String>,
-    /// API key for that server
-    #[arg(long, env = "PML_KEY", hide_env_values = true)]
-    key: Option<String>,
-    /// Data directory [default: `data_dir`]; if a server has it open, that server is used
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    location: LogLocation,
 }
 
 pub(super) async fn run(arguments: Arguments, mut config: Config) -> Outcome {
-    if let Some(url) = &arguments.url {
-        Bridge::connect(url, arguments.key)?.run()?;
+    let LogLocation { url, key, data, nats } = arguments.location;
+    if let Some(url) = &url {
+        Bridge::connect(url, key)?.run()?;
         return Ok(0);
     }
-    if let Some(data) = arguments.data {
+    if let Some(data) = data {
         config.data_dir = data;
+    }
+    if let Some(servers) = nats {
+        config.nats.servers = servers.split(',').map(Secret::new).collect();
     }
     match Runtime::start(&config, Clock::system()).await {
         Ok(runtime) => serve(runtime).await,
         // A server has the log. It need not be the one at the configured address, but then the error says what to do.
         Err(StartError::Log(in_use @ OpenError::InUse { .. })) => {
-            let server = Bridge::connect(&format!("http://{}", config.http.listen), arguments.key);
+            let server = Bridge::connect(&format!("http://{}", config.http.listen), key);
             server.map_err(|_| in_use)?.run()?;
             Ok(0)
         }

@@ -169,7 +169,8 @@ fn list(arguments: &ListArguments, config: &Config, output: &Output) -> Outcome 
         output.say(format!("no servers; add one with `pml servers add` ({})", config.upstream.file.display()));
         return Ok(0);
     }
-    output.table(&["server", "state", "tools", "in quarantine", "target", "problem"], servers.iter().map(row));
+    output
+        .table(&["server", "state", "tools", "calls", "errors", "in quarantine", "target", "problem"], servers.iter().map(row));
     Ok(0)
 }
 
@@ -180,7 +181,17 @@ fn row(server: &Value) -> Vec<String> {
         items.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
     };
     let count = server["tools"].as_array().map_or(String::new(), |tools| tools.len().to_string());
-    vec![text("server"), text("state"), count, names("quarantined"), text("target"), text("problem")]
+    let number = |name: &str| server[name].as_u64().map_or(String::new(), |number| number.to_string());
+    vec![
+        text("server"),
+        text("state"),
+        count,
+        number("calls"),
+        number("errors"),
+        names("quarantined"),
+        text("target"),
+        text("problem"),
+    ]
 }
 
 fn listed_in_file(config: &Config) -> anyhow::Result<Value> {

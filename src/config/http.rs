@@ -38,6 +38,8 @@ pub enum Scope {
     Query,
     /// Calls tools of upstream servers and runs workflows.
     Execute,
+    /// Approves calls that may destroy something, and plans that are not sure.
+    Approve,
     Admin,
 }
 
@@ -47,6 +49,7 @@ impl Scope {
             Self::Publish => "publish",
             Self::Query => "query",
             Self::Execute => "execute",
+            Self::Approve => "approve",
             Self::Admin => "admin",
         }
     }

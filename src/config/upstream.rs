@@ -44,6 +44,7 @@ pub struct Execute {
     pub approval: Approval,
     pub runs_max: usize,
     pub parallel_max: usize,
+    pub speculate_ms: u64,
     pub results_bytes_max: usize,
     pub results_keep_s: u64,
 }

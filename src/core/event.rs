@@ -24,9 +24,9 @@ use super::time::Timestamp;
 pub use data::{
     CapabilityDeclared, DeclaredStructure, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven,
     FeedbackTarget, FeedbackVerdict, LogForked, ModelMetric, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack,
-    ModelTrained, ModelVersion, Outcome, PredictionServed, RankedOutcome, StepFinished, StepStarted, StructureEdge,
-    StructureNode, TemplateLoaded, ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined, ToolRegistered,
-    ToolRemoved, TraceCompleted, TraceStep,
+    ModelTrained, ModelVersion, Outcome, PredictionServed, RankedOutcome, StepFinished, StepSpeculated, StepStarted,
+    StructureEdge, StructureNode, TemplateLoaded, ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined,
+    ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
 };
 pub use kind::Kind;
 
@@ -105,6 +105,7 @@ pub enum Event {
     ToolQuarantined(ToolQuarantined),
     ToolApproved(ToolApproved),
     ToolOutputInferred(ToolOutputInferred),
+    StepSpeculated(StepSpeculated),
 }
 
 /// A pattern of the events that only pml writes and that belong to no execution. A new kind is in no pattern, so that every match asks for it.
@@ -158,6 +159,7 @@ impl Event {
             Self::ToolQuarantined(_) => Kind::ToolQuarantined,
             Self::ToolApproved(_) => Kind::ToolApproved,
             Self::ToolOutputInferred(_) => Kind::ToolOutputInferred,
+            Self::StepSpeculated(_) => Kind::StepSpeculated,
         }
     }
 
@@ -181,6 +183,7 @@ impl Event {
             Self::ExecutionFinished(event) => Some(&event.execution),
             Self::TraceCompleted(event) => Some(&event.execution),
             Self::PredictionServed(event) => event.execution.as_ref(),
+            Self::StepSpeculated(event) => Some(&event.execution),
             beside_executions!() => None,
         }
     }

@@ -15,7 +15,7 @@ pub fn admit(executions: &Executions, event: &Event, limits: &Limits) -> Result<
         Event::StepStarted(step) => admit_step_start(executions, step, limits),
         Event::StepFinished(step) => admit_step_finish(executions, step, limits),
         Event::ExecutionFinished(finished) => admit_finish(executions, finished),
-        Event::TraceCompleted(_) | Event::PredictionServed(_) | beside_executions!() => Ok(()),
+        Event::TraceCompleted(_) | Event::PredictionServed(_) | Event::StepSpeculated(_) | beside_executions!() => Ok(()),
     }
 }
 

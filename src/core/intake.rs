@@ -67,7 +67,7 @@ pub fn check(record: &mut NewRecord, limits: &Limits) -> Result<(), Refusal> {
         }
         Event::CapabilityDeclared(capability) => check_capability(capability, limits)?,
         Event::ToolRemoved(_) | Event::FeedbackGiven(_) => {}
-        Event::TraceCompleted(_) | Event::PredictionServed(_) | written_by_pml!() => {
+        Event::TraceCompleted(_) | Event::PredictionServed(_) | Event::StepSpeculated(_) | written_by_pml!() => {
             unreachable!("kinds that are not publishable were refused above")
         }
     }

@@ -9,6 +9,7 @@
 //! answer, bit for bit. The weights of the logit are learnt in the fold (`lesson`) and are part of its digest.
 
 mod answer;
+pub mod asked;
 pub mod candidates;
 pub mod chances;
 pub mod corpus;

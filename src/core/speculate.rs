@@ -24,7 +24,7 @@ pub struct PlannedCall {
 pub enum NotAhead {
     /// The state does not know the callee.
     Unknown,
-    /// The tool, or a tool of the capability, was removed by its server.
+    /// The tool, or a tool of the capability, was removed by its server or is in quarantine.
     Removed,
     /// Its server marks it neither read-only nor idempotent, or destructive.
     MayChangeSomething,
@@ -86,7 +86,7 @@ fn check(state: &State, node: Node, entered: &mut BTreeSet<Node>) -> Result<(), 
         NodeKind::Tool(position) => {
             let tool = state.tools.at(position);
             let hints = tool.registration.as_ref().and_then(|registration| registration.annotations.as_ref());
-            if tool.removed {
+            if !tool.is_offered() {
                 return Err(NotAhead::Removed);
             }
             let is_harmless = hints.is_some_and(|hints| {

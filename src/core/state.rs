@@ -119,12 +119,13 @@ impl State {
             Event::ModelParameters(piece) => self.trained.add_piece(piece),
             Event::ModelPromoted(promoted) => return self.promote(promoted),
             Event::ModelRolledBack(rolled_back) => return self.roll_back(rolled_back),
-            // The events of an execution are in `executions`. `log.forked` names the parent log and changes nothing else.
+            // The events of an execution are in `executions`. `log.forked` names the parent log, `step.speculated` a call that is no step.
             Event::TraceCompleted(_)
             | Event::ExecutionStarted(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
             | Event::ExecutionFinished(_)
+            | Event::StepSpeculated(_)
             | Event::LogForked(_) => {}
         }
         Vec::new()

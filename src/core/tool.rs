@@ -1,5 +1,7 @@
 //! The table of tools. A tool that is called before it is registered is a stub: its calls are counted, but it has no text.
 
+pub mod latency;
+
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use super::hash::PrecomputedHash;
 use super::id::ToolId;
 use super::text::searchable_text;
 use super::time::Timestamp;
+use latency::Latency;
 
 /// The `source` of the records that pml makes about the servers whose tools it calls.
 pub const UPSTREAM_SOURCE: &str = "urn:pml:upstream";
@@ -35,6 +38,8 @@ pub struct Tool {
     /// Sum over the calls that reported a duration.
     pub duration_total_ms: u64,
     pub timed_calls: u64,
+    /// How long those calls took.
+    pub latency: Latency,
     /// End of the last run that called it, by event time.
     pub last_used: Option<Timestamp>,
 }
@@ -102,6 +107,7 @@ impl Tools {
             successes: 0,
             duration_total_ms: 0,
             timed_calls: 0,
+            latency: Latency::default(),
             last_used: None,
         });
         position
@@ -162,6 +168,7 @@ impl Tools {
         if let Some(duration_ms) = step.duration_ms {
             tool.duration_total_ms = tool.duration_total_ms.saturating_add(duration_ms);
             tool.timed_calls += 1;
+            tool.latency.observe(duration_ms);
         }
         tool.last_used = tool.last_used.max(Some(at));
     }
@@ -225,6 +232,7 @@ impl Digestible for Tools {
         for tool in &self.table {
             writer.text(tool.id.as_str()).bool(tool.removed).bool(tool.upstream);
             writer.u64(tool.calls).u64(tool.successes).u64(tool.duration_total_ms).u64(tool.timed_calls);
+            tool.latency.digest(writer);
             writer.optional(tool.last_used, |writer, at| {
                 writer.i64(at.micros());
             });

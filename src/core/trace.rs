@@ -51,7 +51,7 @@ impl Executions {
             | Event::StepFinished(StepFinished { execution, .. })
             | Event::ExecutionFinished(ExecutionFinished { execution, .. }) => self.update(execution, |open| open.apply(fact)),
             Event::TraceCompleted(event) => self.close(&event.execution, fact),
-            Event::PredictionServed(_) | beside_executions!() => true,
+            Event::PredictionServed(_) | Event::StepSpeculated(_) | beside_executions!() => true,
         }
     }
 

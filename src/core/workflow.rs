@@ -1,10 +1,13 @@
 //! Workflows: tasks that call tools, with dependencies between them. A workflow that was built is valid: its ids are unique, its
 //! references and dependencies name its tasks, and it has no cycle.
 //!
-//! Arguments may refer to results of other tasks (`reference`); `progress` says which tasks can run; `capability` makes a workflow of a
-//! learnt procedure. Calling the tools is somebody else's work.
+//! Arguments may refer to results of other tasks (`reference`); `progress` says which tasks can run, `ahead` which may be called before
+//! their turn; `capability` makes a workflow of a learnt procedure or a suggested plan, whose calls `expand` turns into tasks. Calling the
+//! tools is somebody else's work.
 
+pub mod ahead;
 pub mod capability;
+pub mod expand;
 pub mod progress;
 pub mod reference;
 
@@ -145,6 +148,11 @@ impl Workflow {
 
     /// The workflow as it is written, with all dependencies.
     pub fn to_json(&self) -> Value {
+        serde_json::json!({"tasks": Self::tasks_json(&self.tasks)})
+    }
+
+    /// Tasks as they are written.
+    pub fn tasks_json(tasks: &[Task]) -> Value {
         let task = |task: &Task| {
             serde_json::json!({
                 "id": task.id.as_str(),
@@ -155,7 +163,7 @@ impl Workflow {
                 "retries": task.retries,
             })
         };
-        serde_json::json!({"tasks": self.tasks.iter().map(task).collect::<Vec<_>>()})
+        tasks.iter().map(task).collect()
     }
 }
 

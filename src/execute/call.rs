@@ -37,10 +37,17 @@ pub(super) struct Called {
     pub(super) ended: Timestamp,
     pub(super) duration_ms: u64,
     pub(super) attempts: u32,
+    /// Whether it was called before its turn.
+    pub(super) speculated: bool,
     pub(super) outcome: Result<Arc<Value>, Failure>,
 }
 
 impl Called {
+    /// A task that failed without a call.
+    pub(super) fn failed(at: usize, now: Timestamp, attempts: u32, failure: Failure) -> Self {
+        Self { at, started: now, ended: now, duration_ms: 0, attempts, speculated: false, outcome: Err(failure) }
+    }
+
     /// The task with its result, if it succeeded.
     pub(super) fn finished(&self) -> Option<Finished> {
         self.outcome.as_ref().ok().map(|result| Finished {
@@ -77,7 +84,7 @@ pub(super) async fn call(at: usize, task: Task, arguments: Map<String, Value>, u
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(attempts - 1)).await;
     };
     let duration_ms = clock.uptime().millis_since(began);
-    Called { at, started, ended: clock.now(), duration_ms, attempts, outcome }
+    Called { at, started, ended: clock.now(), duration_ms, attempts, speculated: false, outcome }
 }
 
 /// Whether a call may be repeated although it may have had its effect.

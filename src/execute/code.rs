@@ -16,7 +16,7 @@ mod run;
 
 use std::sync::Arc;
 
-use super::run::{Run, RunParts};
+use super::run::{Run, RunHead};
 use super::{INTENT_BYTES_MAX, RunError, RunOptions, RunState, Runner};
 use crate::code::structure::Callee;
 use crate::core::id::{ExecutionId, StepId};
@@ -40,13 +40,13 @@ pub(super) fn start(runner: &Runner, program: Program, options: RunOptions) -> R
     check_calls(runner, &program)?;
     let reused = options.reuse.as_ref().map(|run| runner.find(run)).transpose()?;
     if let Some(reused) = reused.as_ref().filter(|reused| reused.state() == RunState::Running) {
-        return Err(RunError::UnderWay(reused.id.clone()));
+        return Err(RunError::UnderWay(reused.head.id.clone()));
     }
     let mut intent = options.intent.filter(|intent| !intent.trim().is_empty()).unwrap_or_else(|| program.summary());
     redact::cut(&mut intent, INTENT_BYTES_MAX);
     let id = format!("run-{}", parts.clock.fresh_id());
     let (depth, caller) = options.within.map_or((0, None), |within| (within.depth, Some(within.run)));
-    let run = Arc::new(Run::new(RunParts {
+    let head = RunHead {
         id: id.parse().expect("a word and a ULID are an execution id"),
         workflow: Workflow::default(),
         program: Some(ProgramRun::new(program, options.approved, depth)),
@@ -55,14 +55,14 @@ pub(super) fn start(runner: &Runner, program: Program, options: RunOptions) -> R
         agent: options.agent,
         parent: caller.or(options.reuse),
         created: parts.clock.now(),
-        state: RunState::Running,
-    }));
+    };
+    let run = Arc::new(Run::new(head, RunState::Running, options.plan));
     runner.shelve(&run)?;
     if let Some(reused) = reused {
         run.take_over_calls(&reused);
     }
     runner.drive(&run);
-    Ok(run.id.clone())
+    Ok(run.head.id.clone())
 }
 
 /// Refuses a program that calls a tool or capability that is not there.

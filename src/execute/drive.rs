@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::call::{self, Called, Failure};
 use super::events::{self, StepOutcome};
 use super::journal::{FinishedTask, Line};
+use super::look_ahead::Ahead;
 use super::run::{Finished, Run};
 use super::{RunState, Shared, TaskState};
-use crate::core::event::{Event, Json, ToolOutputInferred};
+use crate::core::event::{Event, Json, NewRecord, ToolOutputInferred};
 use crate::core::id::ToolId;
 use crate::core::shape::Shape;
 use crate::core::tool::Tool;
@@ -35,9 +36,12 @@ enum End {
 pub(super) async fn drive(shared: Arc<Shared>, run: Arc<Run>) {
     let driver = Driver { shared, run };
     driver.begin().await;
-    let mut progress = Progress::new(&driver.run.workflow);
+    let mut progress = Progress::new(&driver.run.head.workflow);
     driver.take_over_finished(&mut progress).await;
-    match driver.run_tasks(&mut progress).await {
+    let mut ahead = std::mem::take(&mut *driver.run.ahead.lock());
+    let end = driver.run_tasks(&mut progress, &mut ahead).await;
+    driver.shared.drop_ahead(&driver.run, ahead);
+    match end {
         End::Interrupted => driver.run.set_state(RunState::Interrupted),
         End::Completed => driver.end(&progress, false).await,
         End::Aborted => driver.end(&progress, true).await,
@@ -61,7 +65,7 @@ impl Driver {
 
     /// Marks the tasks whose results are known already, and records them: the trace of this run shall be whole.
     async fn take_over_finished(&self, progress: &mut Progress) {
-        for (at, task) in self.run.workflow.tasks().iter().enumerate() {
+        for (at, task) in self.run.head.workflow.tasks().iter().enumerate() {
             let Some(finished) = self.run.finished_task(&task.id) else { continue };
             progress.succeed(at);
             let arguments = Value::Object(task.arguments.clone()).to_string();
@@ -71,15 +75,16 @@ impl Driver {
         }
     }
 
-    async fn run_tasks(&self, progress: &mut Progress) -> End {
-        let mut calls = Calls::new();
+    async fn run_tasks(&self, progress: &mut Progress, ahead: &mut Ahead) -> End {
+        let (mut calls, parallel_max) = (Calls::new(), self.shared.parts.settings.parallel_max);
         let (mut cancel, mut stop) = (self.run.cancel.subscribe(), self.shared.stop.subscribe());
         loop {
-            for at in progress.ready(&self.run.workflow) {
-                if calls.len() < self.shared.parts.settings.parallel_max {
-                    calls.extend(self.start(at, progress).await);
+            for at in progress.ready(&self.run.head.workflow) {
+                if calls.len() < parallel_max {
+                    calls.extend(self.start(at, progress, ahead).await);
                 }
             }
+            self.shared.call_ahead(&self.run, progress, ahead, parallel_max.saturating_sub(calls.len()));
             if calls.is_empty() && progress.has_ended() {
                 return End::Completed;
             }
@@ -99,19 +104,18 @@ impl Driver {
     /// Ends the tasks that run as failed, and skips those that wait.
     async fn abort(&self, progress: &mut Progress) {
         let now = self.shared.parts.clock.now();
-        for at in 0..self.run.workflow.tasks().len() {
+        for at in 0..self.run.head.workflow.tasks().len() {
             if progress.phase(at) == Phase::Running {
-                let outcome = Err(call::failure("aborted", "the run was aborted during the call".to_owned()));
-                let called = Called { at, started: now, ended: now, duration_ms: 0, attempts: 1, outcome };
-                self.finish(called, progress).await;
+                let failure = call::failure("aborted", "the run was aborted during the call".to_owned());
+                self.finish(Called::failed(at, now, 1, failure), progress).await;
             }
         }
         progress.end();
     }
 
     /// The call of a task, to be made; `None` if it failed because its arguments have no value.
-    async fn start(&self, at: usize, progress: &mut Progress) -> Option<BoxFuture<'static, Called>> {
-        let (task, parts) = (&self.run.workflow.tasks()[at], &self.shared.parts);
+    async fn start(&self, at: usize, progress: &mut Progress, ahead: &mut Ahead) -> Option<BoxFuture<'static, Called>> {
+        let (task, parts) = (&self.run.head.workflow.tasks()[at], &self.shared.parts);
         progress.start(at);
         let now = parts.clock.now();
         match call::arguments(task, &self.run.finished()) {
@@ -120,13 +124,19 @@ impl Driver {
                 let text = Value::Object(arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
                 let call = call::call(at, task.clone(), arguments, parts.upstreams.clone(), parts.clock.clone());
-                Some(Box::pin(call))
+                let Some(early) = ahead.remove(&at) else { return Some(Box::pin(call)) };
+                let (shared, run) = (Arc::clone(&self.shared), Arc::clone(&self.run));
+                Some(Box::pin(async move {
+                    match shared.taken(&run, at, early).await {
+                        Some(called) => called,
+                        None => call.await,
+                    }
+                }))
             }
             Err(failure) => {
                 let text = Value::Object(task.arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
-                let called = Called { at, started: now, ended: now, duration_ms: 0, attempts: 0, outcome: Err(failure) };
-                self.finish(called, progress).await;
+                self.finish(Called::failed(at, now, 0, failure), progress).await;
                 None
             }
         }
@@ -134,7 +144,7 @@ impl Driver {
 
     /// Keeps what came of a task, and records it.
     async fn finish(&self, called: Called, progress: &mut Progress) {
-        let task = &self.run.workflow.tasks()[called.at];
+        let task = &self.run.head.workflow.tasks()[called.at];
         let outcome = match (&called.outcome, called.finished()) {
             (Ok(result), Some(finished)) => {
                 progress.succeed(called.at);
@@ -147,11 +157,12 @@ impl Driver {
                     result: Value::clone(result),
                 }));
                 self.run.keep(called.at, finished.clone());
+                self.run.set_task(called.at, |status| status.speculated = called.speculated);
                 self.infer_output(&task.tool, result);
                 success(&finished)
             }
             (outcome, _) => {
-                progress.fail(called.at, &self.run.workflow);
+                progress.fail(called.at, &self.run.head.workflow);
                 let failure = outcome.as_ref().err().cloned().unwrap_or_else(|| call::failure("lost", String::new()));
                 self.show_failure(&called, &failure, progress);
                 let (ended, duration_ms) = (called.ended, called.duration_ms);
@@ -172,7 +183,7 @@ impl Driver {
     }
 
     fn show_skipped(&self, progress: &Progress) {
-        for at in 0..self.run.workflow.tasks().len() {
+        for at in 0..self.run.head.workflow.tasks().len() {
             if progress.phase(at) == Phase::Skipped {
                 self.run.set_task(at, |status| status.state = TaskState::Skipped);
             }
@@ -193,14 +204,7 @@ impl Driver {
         self.shared.set_inferred_output(tool, merged.clone());
         let output_schema = Json::from_valid(merged.to_schema().to_string());
         let event = Event::ToolOutputInferred(ToolOutputInferred { tool: tool.clone(), output_schema });
-        let fact = Arc::new(recorder::fact(parts.clock.fresh_id(), parts.clock.now(), event));
-        let log = Arc::clone(&parts.log);
-        // Not waited for: the next step does not depend on it.
-        tokio::spawn(async move {
-            if let Err(error) = append_patiently(&log, vec![fact]).await {
-                tracing::warn!(%error, "the shape of a tool's results was not recorded");
-            }
-        });
+        self.shared.append_soon(recorder::fact(parts.clock.fresh_id(), parts.clock.now(), event));
     }
 
     /// Records the end of the run.
@@ -240,6 +244,17 @@ pub(super) fn success(finished: &Finished) -> StepOutcome {
 }
 
 impl Shared {
+    /// Appends a fact that agents cannot publish. Not waited for: the next step does not depend on it.
+    pub(super) fn append_soon(&self, fact: NewRecord) {
+        let log = Arc::clone(&self.parts.log);
+        self.parts.upstreams.hub().handle().spawn(async move {
+            let kind = fact.event.kind();
+            if let Err(error) = append_patiently(&log, vec![Arc::new(fact)]).await {
+                tracing::warn!(%error, %kind, "an event of a run was not recorded");
+            }
+        });
+    }
+
     /// What is known about a tool's results: what this process has inferred since it started, else what the state says.
     fn inferred_output(&self, tool: &Tool) -> Option<Shape> {
         if let Some(shape) = self.inferred.lock().get(&tool.id) {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::code::RESULT;
+use super::request::plan_json;
 use super::{RunState, RunStatus, Runner, TaskState, TaskStatus};
 use crate::core::id::StepId;
 use crate::core::redact;
@@ -17,6 +18,9 @@ pub struct RunDto {
     /// running, `approval_required`, succeeded, failed, aborted or interrupted.
     status: &'static str,
     intent: String,
+    /// The suggestion that it follows: `suggestion` (its id), confidence, threshold and whether it is sure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<Value>,
     /// The token with which the run is continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
@@ -54,6 +58,9 @@ struct TaskDto {
     depends_on: Vec<String>,
     /// waiting, running, succeeded, failed or skipped.
     status: &'static str,
+    /// Whether the result comes from a call that was made before its turn.
+    #[serde(skip_serializing_if = "is_false")]
+    speculated: bool,
     #[serde(skip_serializing_if = "is_at_most_one")]
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +84,11 @@ struct ErrorDto {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_at_most_one(attempts: &u32) -> bool {
     *attempts <= 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl RunDto {
@@ -109,6 +121,7 @@ impl RunDto {
             run: status.run.to_string(),
             status: status.state.name(),
             intent: status.intent.clone(),
+            plan: status.plan.as_ref().map(plan_json),
             token,
             approve,
             tasks: status.tasks.iter().map(|task| TaskDto::new(task, result(task))).collect(),
@@ -128,6 +141,7 @@ impl TaskDto {
             tool: task.tool.to_string(),
             depends_on: task.depends_on.iter().map(ToString::to_string).collect(),
             status: task.state.name(),
+            speculated: task.speculated,
             attempts: task.attempts,
             duration_ms: task.duration_ms,
             error,

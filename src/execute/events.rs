@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use crate::core::event::{
-    CapabilityDeclared, Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, StepStarted,
+    CapabilityDeclared, Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, StepSpeculated, StepStarted,
 };
 use crate::core::id::{Callee, RecordId};
 use crate::core::time::Timestamp;
@@ -23,18 +23,18 @@ pub(super) struct StepOutcome {
 
 pub(super) fn started(run: &Run) -> NewRecord {
     let event = Event::ExecutionStarted(ExecutionStarted {
-        execution: run.id.clone(),
-        intent: run.intent.clone(),
-        session: run.session.clone(),
-        agent: run.agent.clone(),
-        parent: run.parent.clone(),
+        execution: run.head.id.clone(),
+        intent: run.head.intent.clone(),
+        session: run.head.session.clone(),
+        agent: run.head.agent.clone(),
+        parent: run.head.parent.clone(),
     });
-    fact(run, run.created, &["execution.started"], event)
+    fact(run, run.head.created, &["execution.started"], event)
 }
 
 pub(super) fn step_started(run: &Run, task: &Task, arguments: String, at: Timestamp) -> NewRecord {
     let event = Event::StepStarted(StepStarted {
-        execution: run.id.clone(),
+        execution: run.head.id.clone(),
         step: task.id.clone(),
         tool: Callee::Tool(task.tool.clone()),
         arguments: (arguments.len() <= ARGUMENTS_BYTES_MAX).then(|| Json::from_valid(arguments)),
@@ -44,7 +44,7 @@ pub(super) fn step_started(run: &Run, task: &Task, arguments: String, at: Timest
 
 pub(super) fn step_finished(run: &Run, task: &Task, outcome: StepOutcome) -> NewRecord {
     let event = Event::StepFinished(StepFinished {
-        execution: run.id.clone(),
+        execution: run.head.id.clone(),
         step: task.id.clone(),
         tool: Callee::Tool(task.tool.clone()),
         depends_on: task.depends_on.clone(),
@@ -62,12 +62,25 @@ pub(super) fn declared(run: &Run, event: CapabilityDeclared, at: Timestamp) -> N
     fact(run, at, &["capability.declared"], Event::CapabilityDeclared(event))
 }
 
+/// A call that was made before its step came, and whether the step took its result.
+pub(super) fn speculated(run: &Run, task: &Task, (success, duration_ms, used): (bool, u64, bool), at: Timestamp) -> NewRecord {
+    let event = Event::StepSpeculated(StepSpeculated {
+        execution: run.head.id.clone(),
+        step: task.id.clone(),
+        tool: task.tool.clone(),
+        success,
+        duration_ms,
+        used,
+    });
+    fact(run, at, &["step.speculated", task.id.as_str()], event)
+}
+
 pub(super) fn finished(run: &Run, success: bool, error: Option<String>, at: Timestamp) -> NewRecord {
-    let event = Event::ExecutionFinished(ExecutionFinished { execution: run.id.clone(), success, error, code: None });
+    let event = Event::ExecutionFinished(ExecutionFinished { execution: run.head.id.clone(), success, error, code: None });
     fact(run, at, &["execution.finished"], event)
 }
 
 fn fact(run: &Run, at: Timestamp, parts: &[&str], event: Event) -> NewRecord {
-    let parts: Vec<&str> = [run.id.as_str()].into_iter().chain(parts.iter().copied()).collect();
-    recorder::fact(RecordId::derived(run.created, &parts), at, event)
+    let parts: Vec<&str> = [run.head.id.as_str()].into_iter().chain(parts.iter().copied()).collect();
+    recorder::fact(RecordId::derived(run.head.created, &parts), at, event)
 }

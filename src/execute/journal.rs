@@ -38,6 +38,8 @@ pub(super) enum Line {
         created_us: i64,
         /// The token of the approval that the run waits for.
         token: Option<String>,
+        /// The tasks that need it.
+        approve: Vec<String>,
     },
     /// The first call is about to be made.
     Began { at_us: i64 },
@@ -148,7 +150,8 @@ mod tests {
 
     fn first(created_us: i64) -> Line {
         let (run, intent, workflow) = ("run-1".to_owned(), "x".to_owned(), json!({}));
-        Line::Run { run, intent, session: None, agent: None, parent: None, workflow, program: None, created_us, token: None }
+        let (program, token, approve) = (None, None, Vec::new());
+        Line::Run { run, intent, session: None, agent: None, parent: None, workflow, program, created_us, token, approve }
     }
 
     fn finished(task: &str) -> Line {

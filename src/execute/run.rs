@@ -10,14 +10,16 @@ use tokio::sync::watch;
 
 use super::code::{ProgramRun, ProgramStatus};
 use super::journal::{FinishedTask, Journal, Line};
+use super::look_ahead::Ahead;
+use super::request::FollowedPlan;
 use super::{RunState, RunStatus, TaskState, TaskStatus};
 use crate::clock::Uptime;
 use crate::core::id::{Callee, ExecutionId, SessionId, StepId};
 use crate::core::time::Timestamp;
 use crate::core::workflow::{Task, Workflow};
 
-/// A run that is known to this process.
-pub(super) struct Run {
+/// What a run is made of.
+pub(super) struct RunHead {
     pub(super) id: ExecutionId,
     /// The tasks; none if it runs a program.
     pub(super) workflow: Workflow,
@@ -27,12 +29,19 @@ pub(super) struct Run {
     pub(super) agent: Option<String>,
     pub(super) parent: Option<ExecutionId>,
     pub(super) created: Timestamp,
+}
+
+/// A run that is known to this process.
+pub(super) struct Run {
+    pub(super) head: RunHead,
     pub(super) status: watch::Sender<Arc<RunStatus>>,
     /// Set to end the run.
     pub(super) cancel: watch::Sender<bool>,
     /// The tasks that succeeded, with their results.
     finished: Mutex<BTreeMap<StepId, Finished>>,
     result_bytes: AtomicUsize,
+    /// Calls that were made while the run waited for approval.
+    pub(super) ahead: Mutex<Ahead>,
     pub(super) journal: Mutex<Option<Journal>>,
     /// When it ended, for the time that it is kept.
     pub(super) ended: Mutex<Option<Uptime>>,
@@ -54,41 +63,23 @@ impl AsRef<Value> for Finished {
     }
 }
 
-/// What a run is made of.
-pub(super) struct RunParts {
-    pub(super) id: ExecutionId,
-    pub(super) workflow: Workflow,
-    pub(super) program: Option<ProgramRun>,
-    pub(super) intent: String,
-    pub(super) session: Option<SessionId>,
-    pub(super) agent: Option<String>,
-    pub(super) parent: Option<ExecutionId>,
-    pub(super) created: Timestamp,
-    pub(super) state: RunState,
-}
-
 impl Run {
-    pub(super) fn new(parts: RunParts) -> Self {
+    pub(super) fn new(head: RunHead, state: RunState, plan: Option<FollowedPlan>) -> Self {
         let status = RunStatus {
-            run: parts.id.clone(),
-            intent: parts.intent.clone(),
-            state: parts.state,
-            tasks: parts.workflow.tasks().iter().map(waiting).collect(),
-            program: parts.program.as_ref().map(|_| ProgramStatus::default()),
+            run: head.id.clone(),
+            intent: head.intent.clone(),
+            plan,
+            state,
+            tasks: head.workflow.tasks().iter().map(waiting).collect(),
+            program: head.program.as_ref().map(|_| ProgramStatus::default()),
         };
         Self {
-            id: parts.id,
-            workflow: parts.workflow,
-            program: parts.program,
-            intent: parts.intent,
-            session: parts.session,
-            agent: parts.agent,
-            parent: parts.parent,
-            created: parts.created,
+            head,
             status: watch::Sender::new(Arc::new(status)),
             cancel: watch::Sender::new(false),
             finished: Mutex::default(),
             result_bytes: AtomicUsize::new(0),
+            ahead: Mutex::default(),
             journal: Mutex::new(None),
             ended: Mutex::new(None),
         }
@@ -96,27 +87,32 @@ impl Run {
 
     /// The first line of its journal.
     pub(super) fn first_line(&self) -> Line {
-        let token = match &self.status.borrow().state {
-            RunState::ApprovalRequired { token, .. } => Some(token.clone()),
-            _ => None,
+        let (token, approve) = match &self.status.borrow().state {
+            RunState::ApprovalRequired { token, tasks } => {
+                (Some(token.clone()), tasks.iter().map(ToString::to_string).collect())
+            }
+            _ => (None, Vec::new()),
         };
+        let head = &self.head;
         Line::Run {
-            run: self.id.to_string(),
-            intent: self.intent.clone(),
-            session: self.session.as_ref().map(ToString::to_string),
-            agent: self.agent.clone(),
-            parent: self.parent.as_ref().map(ToString::to_string),
-            workflow: self.workflow.to_json(),
-            program: self.program.as_ref().map(ProgramRun::to_line),
-            created_us: self.created.micros(),
+            run: head.id.to_string(),
+            intent: head.intent.clone(),
+            session: head.session.as_ref().map(ToString::to_string),
+            agent: head.agent.clone(),
+            parent: head.parent.as_ref().map(ToString::to_string),
+            workflow: head.workflow.to_json(),
+            program: head.program.as_ref().map(ProgramRun::to_line),
+            created_us: head.created.micros(),
             token,
+            approve,
         }
     }
 
     /// The run that a journal describes; `None` if it cannot be understood.
-    pub(super) fn from_journal(lines: Vec<Line>, needs_approval: impl Fn(&Workflow) -> Vec<StepId>) -> Option<Self> {
+    pub(super) fn from_journal(lines: Vec<Line>) -> Option<Self> {
         let mut lines = lines.into_iter();
-        let Line::Run { run, intent, session, agent, parent, workflow, program, created_us, token } = lines.next()? else {
+        let Line::Run { run, intent, session, agent, parent, workflow, program, created_us, token, approve } = lines.next()?
+        else {
             return None;
         };
         let (workflow, program) = match program {
@@ -124,10 +120,13 @@ impl Run {
             None => (Workflow::from_json(&workflow, usize::MAX).ok()?, None),
         };
         let state = match token {
-            Some(token) => RunState::ApprovalRequired { token, tasks: needs_approval(&workflow) },
+            Some(token) => {
+                let tasks = approve.iter().map(|task| task.parse::<StepId>()).collect::<Result<_, _>>().ok()?;
+                RunState::ApprovalRequired { token, tasks }
+            }
             None => RunState::Interrupted,
         };
-        let parsed = Self::new(RunParts {
+        let head = RunHead {
             id: run.parse().ok()?,
             workflow,
             program,
@@ -136,13 +135,13 @@ impl Run {
             agent,
             parent: parent.and_then(|parent| parent.parse().ok()),
             created: Timestamp::from_micros(created_us),
-            state,
-        });
+        };
+        let parsed = Self::new(head, state, None);
         for line in lines {
             match line {
                 Line::Run { .. } => return None,
                 Line::Began { .. } => {
-                    parsed.program.as_ref().inspect(|program| program.begin());
+                    parsed.head.program.as_ref().inspect(|program| program.begin());
                     parsed.set_state(RunState::Interrupted);
                 }
                 Line::Waits { token, tasks, tools } => parsed.restore_wait(token, &tasks, &tools),
@@ -155,7 +154,7 @@ impl Run {
     }
 
     fn restore(&self, task: FinishedTask) {
-        let Some(at) = self.workflow.tasks().iter().position(|known| known.id.as_str() == task.task) else { return };
+        let Some(at) = self.head.workflow.tasks().iter().position(|known| known.id.as_str() == task.task) else { return };
         let finished = Finished {
             result: Arc::new(task.result),
             started: Timestamp::from_micros(task.started_us),
@@ -220,7 +219,7 @@ impl Run {
         if let Some(journal) = &mut *self.journal.lock()
             && let Err(error) = journal.append(line)
         {
-            tracing::error!(%error, run = %self.id, "the journal of a run cannot be written; it could not be resumed");
+            tracing::error!(%error, run = %self.head.id, "the journal of a run cannot be written; it could not be resumed");
         }
     }
 
@@ -238,6 +237,7 @@ fn waiting(task: &Task) -> TaskStatus {
         tool: Callee::Tool(task.tool.clone()),
         depends_on: task.depends_on.clone(),
         state: TaskState::Waiting,
+        speculated: false,
         attempts: 0,
         duration_ms: None,
         result_bytes: None,

@@ -23,7 +23,7 @@ pub(super) struct Shelf {
 
 impl Shelf {
     pub(super) fn add(&mut self, run: Arc<Run>) {
-        self.numbers.insert(run.id.clone(), self.next);
+        self.numbers.insert(run.head.id.clone(), self.next);
         self.runs.insert(self.next, run);
         self.next += 1;
     }
@@ -37,7 +37,7 @@ impl Shelf {
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = ExecutionId> {
-        self.runs.values().filter(|run| run.state() == RunState::Running).map(|run| run.id.clone())
+        self.runs.values().filter(|run| run.state() == RunState::Running).map(|run| run.head.id.clone())
     }
 
     /// How many runs are under way or wait for approval.
@@ -47,15 +47,15 @@ impl Shelf {
 
     /// The number of programs under way.
     pub(super) fn programs(&self) -> usize {
-        self.runs.values().filter(|run| run.program.is_some() && run.ended.lock().is_none()).count()
+        self.runs.values().filter(|run| run.head.program.is_some() && run.ended.lock().is_none()).count()
     }
 
     /// A run of this work that a program of the run `caller` started, and that was interrupted.
     pub(super) fn interrupted_within(&self, caller: &ExecutionId, work: &Work) -> Option<ExecutionId> {
         let is_it = |run: &&Arc<Run>| {
-            run.parent.as_ref() == Some(caller) && run.state() == RunState::Interrupted && work.is_that_of(run)
+            run.head.parent.as_ref() == Some(caller) && run.state() == RunState::Interrupted && work.is_that_of(run)
         };
-        self.runs.values().find(is_it).map(|run| run.id.clone())
+        self.runs.values().find(is_it).map(|run| run.head.id.clone())
     }
 
     /// The run that waits for the approval with this token.
@@ -64,8 +64,8 @@ impl Shelf {
         self.runs.values().find(waits).cloned()
     }
 
-    /// Removes ended runs that are too old, and the oldest while their results are too large.
-    pub(super) fn make_room(&mut self, settings: &config::Execute, now: Uptime) {
+    /// Removes ended runs that are too old, and the oldest while their results are too large. Returns them.
+    pub(super) fn make_room(&mut self, settings: &config::Execute, now: Uptime) -> Vec<Arc<Run>> {
         let keep_ms = settings.results_keep_s.saturating_mul(1_000);
         let mut ended: Vec<(u64, usize, bool)> = Vec::new();
         for (number, run) in &self.runs {
@@ -75,6 +75,7 @@ impl Shelf {
             }
         }
         let (mut bytes, mut count) = (ended.iter().map(|(_, bytes, _)| bytes).sum::<usize>(), ended.len());
+        let mut removed = Vec::new();
         for (number, run_bytes, old) in ended {
             if !old && bytes <= settings.results_bytes_max && count <= ENDED_MAX {
                 continue;
@@ -82,9 +83,11 @@ impl Shelf {
             bytes -= run_bytes;
             count -= 1;
             if let Some(run) = self.runs.remove(&number) {
-                self.numbers.remove(&run.id);
+                self.numbers.remove(&run.head.id);
                 run.forget();
+                removed.push(run);
             }
         }
+        removed
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::code::ProgramStatus;
+use super::request::FollowedPlan;
 use crate::code::ReadError;
 use crate::core::id::{Callee, ExecutionId, StepId};
 use crate::core::workflow::WorkflowError;
@@ -73,6 +74,8 @@ pub struct TaskStatus {
     pub tool: Callee,
     pub depends_on: Vec<StepId>,
     pub state: TaskState,
+    /// Whether its result comes from a call that was made before its turn.
+    pub speculated: bool,
     pub attempts: u32,
     pub duration_ms: Option<u64>,
     /// Bytes of the result as JSON.
@@ -84,6 +87,8 @@ pub struct TaskStatus {
 pub struct RunStatus {
     pub run: ExecutionId,
     pub intent: String,
+    /// The suggestion that the run follows, if it was asked for by its intent alone.
+    pub plan: Option<FollowedPlan>,
     pub state: RunState,
     /// In the order of the workflow, or of the calls of a program.
     pub tasks: Vec<TaskStatus>,
@@ -94,6 +99,12 @@ pub struct RunStatus {
 /// Why a run could not be started, continued or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
+    #[error("{field}: {problem}")]
+    Request { field: &'static str, problem: String },
+    #[error("intent: nothing is known that fits; `pml discover` searches for tools")]
+    NoPlan,
+    #[error("the server is stopping")]
+    Stopping,
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
     #[error(transparent)]
@@ -122,6 +133,25 @@ pub enum RunError {
     File(String),
     #[error("workflows are executed by another process: the role 'upstream' belongs to {}", .0.as_deref().unwrap_or("none at the moment"))]
     Elsewhere(Option<String>),
+}
+
+impl RunError {
+    /// The HTTP status code of the error, which NATS answers carry too.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Request { .. }
+            | Self::Workflow(_)
+            | Self::Capability(_)
+            | Self::Code(_)
+            | Self::MissingArguments(_)
+            | Self::Tool { .. } => 400,
+            Self::NoPlan | Self::UnknownRun(_) | Self::UnknownToken | Self::NoResult(..) => 404,
+            Self::UnderWay(_) | Self::NotResumable(_) | Self::Elsewhere(_) => 409,
+            Self::TooManyRuns { .. } | Self::TooManyPrograms { .. } => 429,
+            Self::File(_) => 500,
+            Self::Stopping => 503,
+        }
+    }
 }
 
 /// A piece of a result.

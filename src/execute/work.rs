@@ -30,22 +30,27 @@ impl From<Program> for Work {
 
 impl Work {
     /// What runs the capability with this name or id: its program, or else the workflow of its structure.
-    pub fn capability(state: &State, name: &str, arguments: &Map<String, Value>) -> Result<Self, RunError> {
-        Self::found(state, capability::find(state, name)?, arguments)
+    pub fn capability(state: &State, name: &str, arguments: &Map<String, Value>, tasks_max: usize) -> Result<Self, RunError> {
+        Self::found(state, capability::find(state, name)?, arguments, tasks_max)
     }
 
-    pub(super) fn found(state: &State, found: &Capability, arguments: &Map<String, Value>) -> Result<Self, RunError> {
+    pub(super) fn found(
+        state: &State,
+        found: &Capability,
+        arguments: &Map<String, Value>,
+        tasks_max: usize,
+    ) -> Result<Self, RunError> {
         match Program::of_capability(state, found, arguments)? {
             Some(program) => Ok(program.into()),
-            None => Ok(capability::workflow(state, found, arguments)?.into()),
+            None => Ok(capability::workflow(state, found, arguments, tasks_max)?.into()),
         }
     }
 
     /// Whether the run executes the same.
     pub(super) fn is_that_of(&self, run: &Run) -> bool {
-        match (self, &run.program) {
+        match (self, &run.head.program) {
             (Self::Program(own), Some(other)) => **own == *other.program,
-            (Self::Workflow(own), None) => *own == run.workflow,
+            (Self::Workflow(own), None) => *own == run.head.workflow,
             _ => false,
         }
     }
@@ -54,9 +59,9 @@ impl Work {
 impl Run {
     /// What it executes.
     pub(super) fn work(&self) -> Work {
-        match &self.program {
+        match &self.head.program {
             Some(own) => Program::clone(&own.program).into(),
-            None => self.workflow.clone().into(),
+            None => self.head.workflow.clone().into(),
         }
     }
 }

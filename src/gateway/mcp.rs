@@ -100,6 +100,11 @@ impl Caller {
     fn has(&self, scope: Scope) -> bool {
         self.scopes.as_ref().is_none_or(|scopes| scopes.contains(&scope) || scopes.contains(&Scope::Admin))
     }
+
+    /// Fails with what the caller is told if it lacks a scope.
+    fn needs(&self, scope: Scope) -> Result<(), String> {
+        if self.has(scope) { Ok(()) } else { Err(format!("the API key lacks the scope '{}'", scope.name())) }
+    }
 }
 
 /// Returns the session id that is recorded for a session of a transport. It is a hash, because who knows the id of an HTTP session

@@ -269,6 +269,12 @@ impl<'a> Members<'a> {
                 members.duration_ms = event.duration_ms;
                 members.error_kind = event.error_kind.as_deref();
             }
+            Event::StepSpeculated(event) => {
+                members.step = Some(event.step.as_str());
+                members.tool = Some(event.tool.as_str().into());
+                members.success = Some(event.success);
+                members.duration_ms = Some(event.duration_ms);
+            }
             Event::ExecutionFinished(event) => members.success = Some(event.success),
             Event::CapabilityDeclared(event) => members.name = Some(&event.name),
             Event::TemplateLoaded(event) => members.name = Some(&event.name),

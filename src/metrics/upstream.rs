@@ -8,8 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Upper bounds of the latency histogram, in seconds.
-const BOUNDS: [f64; 10] = [0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0, 20.0, 60.0];
+use crate::core::tool::latency::BOUNDS_MS;
 
 /// A tool by server and name. There are as many as are offered: other calls are not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -31,9 +30,15 @@ pub(crate) struct UpstreamMetrics {
     seconds: Family<ByTool, Histogram, fn() -> Histogram>,
 }
 
+/// The histogram that the fold keeps too, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "bounds are small")]
+fn histogram() -> Histogram {
+    Histogram::new(BOUNDS_MS.map(|bound_ms| bound_ms as f64 / 1_000.0))
+}
+
 impl Default for UpstreamMetrics {
     fn default() -> Self {
-        Self { calls: Family::default(), seconds: Family::new_with_constructor(|| Histogram::new(BOUNDS)) }
+        Self { calls: Family::default(), seconds: Family::new_with_constructor(histogram) }
     }
 }
 

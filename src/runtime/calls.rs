@@ -18,7 +18,7 @@ use crate::views::Views;
 
 pub(super) fn runner(
     config: &Config,
-    upstreams: &Upstreams,
+    (upstreams, asker): (&Upstreams, &Asker),
     recorder: &Recorder,
     (views, log): (&Views, &SharedLog),
     clock: &Clock,
@@ -28,11 +28,13 @@ pub(super) fn runner(
         code: config.code.clone(),
         sandbox: sandbox(),
         upstreams: upstreams.clone(),
+        asker: asker.clone(),
         recorder: recorder.clone(),
         views: views.clone(),
         log: Arc::clone(log),
         clock: clock.clone(),
         directory: config.data_dir.join(data_dir::RUNS_DIRECTORY),
+        tasks_max: config.limits.steps_max,
     })
 }
 

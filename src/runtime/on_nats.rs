@@ -12,7 +12,7 @@ use crate::bus::NatsBus;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway;
-use crate::gateway::nats::{IntakeParts, Service};
+use crate::gateway::nats::{IntakeParts, RunsParts, Service};
 use crate::lease::while_leased;
 use crate::log::{JetStreamLog, StreamDeadLetters};
 use crate::nats::{Nats, ProcessInfo};
@@ -24,13 +24,14 @@ const STOP_MAX: Duration = Duration::from_secs(3);
 /// What a process on NATS runs besides the actors.
 #[derive(Default)]
 pub(super) struct OnNats {
-    intake: Option<Intake>,
+    intake: Option<LeasedTask>,
+    runs: Option<LeasedTask>,
     service: Option<Service>,
     presence: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// The task that reads the work queue. It has a stop signal of its own because it ends before the actors do.
-struct Intake {
+/// A task that works while this process holds a lease. It has a stop signal of its own because it ends before the actors do.
+struct LeasedTask {
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<Result<(), ActorFailure>>,
 }
@@ -56,6 +57,9 @@ impl Runtime {
         if runtime.roles.contains(Role::Execution) {
             on_nats.intake = Some(runtime.start_intake(&nats));
         }
+        if runtime.roles.contains(Role::Upstream) {
+            on_nats.runs = Some(runtime.start_runs(&nats));
+        }
         if runtime.roles.contains(Role::Query) {
             let service = Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
             on_nats.service = Some(service);
@@ -68,7 +72,7 @@ impl Runtime {
     }
 
     /// Starts to read the work queue while this process holds the lease of the role `execution`.
-    fn start_intake(&self, nats: &Nats) -> Intake {
+    fn start_intake(&self, nats: &Nats) -> LeasedTask {
         let (stop, stopping) = watch::channel(false);
         let parts = IntakeParts {
             nats: nats.clone(),
@@ -83,12 +87,26 @@ impl Runtime {
                 Ok(())
             }
         });
-        Intake { stop, task: nats.spawn(reading) }
+        LeasedTask { stop, task: nats.spawn(reading) }
+    }
+
+    /// Starts to answer requests for runs while this process holds the lease of the role `upstream`.
+    fn start_runs(&self, nats: &Nats) -> LeasedTask {
+        let (stop, stopping) = watch::channel(false);
+        let parts = RunsParts { nats: nats.clone(), runner: self.runner.clone(), stop: stopping.clone() };
+        let serving = while_leased(self.leases.state(Role::Upstream), stopping, move |end| {
+            let parts = RunsParts { stop: end, ..parts.clone() };
+            async {
+                gateway::nats::serve_runs(parts).await;
+                Ok(())
+            }
+        });
+        LeasedTask { stop, task: nats.spawn(serving) }
     }
 }
 
 /// Stops the gateways, then the actors, within [`STOP_MAX`].
-pub(super) async fn stop(runtime: &mut Runtime, OnNats { intake, service, presence }: OnNats) {
+pub(super) async fn stop(runtime: &mut Runtime, OnNats { intake, runs, service, presence }: OnNats) {
     let stopping = async {
         if let Some(presence) = presence {
             presence.abort();
@@ -96,11 +114,11 @@ pub(super) async fn stop(runtime: &mut Runtime, OnNats { intake, service, presen
         if let Some(service) = service {
             service.stop().await;
         }
-        if let Some(Intake { stop, task }) = intake {
-            // The events it has handed over get their verdicts and acknowledgements first.
+        // The events of the work queue that were handed over get their verdicts and acknowledgements first.
+        for LeasedTask { stop, task } in [runs, intake].into_iter().flatten() {
             stop.send_replace(true);
             if task.await.is_err() {
-                tracing::error!("the task that reads the work queue had panicked");
+                tracing::error!("a task of the NATS gateway had panicked");
             }
         }
         runtime.stop_actors().await;

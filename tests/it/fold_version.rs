@@ -4,12 +4,15 @@
 //! The log is made here, from whole numbers, so that it is the same on every machine.
 
 use pml::core::event::{
-    DeclaredStructure, Event, ExecutionStarted, FeedbackVerdict, Json, Kind, LogForked, ModelMetric, ModelPart,
-    ModelRolledBack, ModelTrained, ModelVersion, StructureEdge, StructureNode, ToolAnnotations, ToolApproved,
-    ToolOutputInferred, ToolQuarantined, ToolRegistered,
+    DeclaredStructure, Event, ExecutionStarted, FeedbackGiven, FeedbackTarget, FeedbackVerdict, Json, Kind, LogForked,
+    ModelMetric, ModelPart, ModelRolledBack, ModelTrained, ModelVersion, StepSpeculated, StructureEdge, StructureNode,
+    ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined, ToolRegistered,
 };
+use pml::core::graph::Node;
 use pml::core::graph::edge::EdgeKind;
+use pml::core::graph::transition::Symbol;
 use pml::core::id::{Callee, ExecutionId, Seq};
+use pml::core::predict::asked::prediction_id;
 use pml::core::predict::ranker::{NextWeights, RankerWeights};
 use pml::core::predict::signals::{Signal, StepKind};
 use pml::core::state::{FOLD, State};
@@ -218,6 +221,17 @@ fn quarantine(history: &mut History) {
         if let Some(definition) = approved[number].clone() {
             history.append(Event::ToolApproved(ToolApproved { tool: known.tool.clone(), definition }));
         }
+        history.append(Event::StepSpeculated(StepSpeculated {
+            execution: "e1".parse().unwrap(),
+            step: "s1".parse().unwrap(),
+            tool: known.tool.clone(),
+            success: true,
+            duration_ms: 3,
+            used: number == 0,
+        }));
+        let asked = prediction_id(Symbol::call(Node::tool(0)), "read", &[]);
+        let target = FeedbackTarget::Prediction(asked);
+        history.append(Event::FeedbackGiven(FeedbackGiven { target, verdict: FeedbackVerdict::Accepted }));
         let output_schema = Json::from_valid(r#"{"type":"string"}"#);
         history.append(Event::ToolOutputInferred(ToolOutputInferred { tool: known.tool, output_schema }));
     }

@@ -188,6 +188,22 @@ fn feedback_becomes_an_event() {
 }
 
 #[test]
+fn feedback_on_an_asked_prediction_moves_its_threshold() {
+    let server = desk(&[]);
+    server.accept(&whole("e1"));
+    let question = json!({"intent": "copy a file", "context": ["fs:read"]});
+    let predicted = answer(&server, "pml_predict", &question);
+    let threshold = |server: &Server| {
+        let thresholds = server.ask("/v1/models")["models"][0]["thresholds"].as_array().unwrap().clone();
+        thresholds.into_iter().find(|entry| entry["item"] == predicted["ranked"][0]["item"])
+    };
+    assert_eq!(threshold(&server), None, "nothing was observed: {predicted}");
+    let told = call(&server, "pml_feedback", &json!({"prediction": predicted["prediction"], "verdict": "accepted"}));
+    assert_eq!(told["isError"], false, "{told}");
+    eventually("the threshold to move", || threshold(&server));
+}
+
+#[test]
 fn descriptions_name_the_servers_behind_them_and_follow_the_catalogue() {
     let server = desk(&[]);
     let description = |server: &Server| {

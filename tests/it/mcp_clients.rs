@@ -1,13 +1,13 @@
 //! The MCP gateway and the official clients of the protocol: Python and TypeScript, the newest and an older version of each, over HTTP and
 //! standard input and output; and the MCP inspector. `scripts/test` installs them.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::mcp::desk;
+use crate::mcp::{desk, tool};
 use crate::outside::installed;
 use crate::run::whole;
 use crate::server::{Server, eventually, pml};
@@ -84,6 +84,7 @@ fn check(report: &Value) {
         assert_eq!(answers[1]["structured"]["tools"][0]["tool_id"], "browser:screenshot", "{client}");
         assert_eq!(answers[2]["structured"]["results"][0]["type"], "capability", "{client}");
         assert_eq!(answers[3]["structured"]["ranked"][0]["item"], "fs:write", "{client}");
+        assert!(answers[3]["structured"]["prediction"].is_string(), "{client}");
     }
 }
 
@@ -129,6 +130,29 @@ fn the_official_typescript_client_lists_and_calls_every_tool() {
         let report = run(command, &json!({"targets": targets, "calls": calls()}));
         check(&report);
         assert_eq!(report["client"], version);
+    }
+}
+
+#[test]
+fn the_official_client_is_told_when_tools_and_resources_change() {
+    let Some(python) = installed("PML_TEST_PYTHON") else { return };
+    for mode in ["listen", "session"] {
+        let server = desk(&[]);
+        let mut command = Command::new(&python);
+        command.arg(here("tests/mcp/notices.py")).args([&format!("{}/mcp", server.url()), mode]);
+        let mut client = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "listening", "{mode}");
+        server.accept(&tool("github:create_issue", "Create an issue"));
+        let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert!(client.wait().unwrap().success());
+        let events = report["events"].as_array().unwrap();
+        assert!(
+            ["ToolsListChanged", "ResourcesListChanged"].iter().all(|name| events.contains(&json!(name))),
+            "{mode}: {report}"
+        );
+        assert!(report["tools"].to_string().contains("browser, github, mail"), "{mode}: {report}");
+        assert!(report["resources"].as_array().unwrap().contains(&json!("pml://servers/github")), "{mode}: {report}");
     }
 }
 

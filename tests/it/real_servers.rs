@@ -1,4 +1,5 @@
-//! MCP servers that other people wrote, from npm and from the Python index, driven end to end: found, run as a DAG across servers, learnt, run again.
+//! MCP servers that other people wrote, from npm and from the Python index, driven end to end: found, run as a DAG across servers, learnt,
+//! run again by name and by intent.
 
 use std::path::Path;
 
@@ -78,4 +79,22 @@ fn four_real_servers_are_found_run_as_one_workflow_and_learnt_from() {
         let listed = pml.ask("/v1/capabilities")["capabilities"].as_array().unwrap().clone();
         listed.into_iter().find(|known| known["capability"] == capability["capability"] && known["usage_count"] == 2)
     });
+    run_by_intent(&pml, intent, &json!({"path": path, "timezone": "UTC", "entities": note}));
+}
+
+/// The procedure once more, asked for by its intent alone.
+fn run_by_intent(pml: &Server, intent: &str, arguments: &Value) {
+    let suggested = eventually("a sure plan", || {
+        let suggested = pml.question("/v1/suggest", &json!({"intent": intent})).json();
+        (suggested["sure"] == true).then_some(suggested)
+    });
+    assert_eq!(suggested["plan"]["tasks"].as_array().unwrap().len(), 3, "{suggested}");
+    let incomplete = pml.question("/v1/execute", &json!({"intent": intent})).json();
+    assert_eq!(incomplete["status"], "arguments_required", "{incomplete}");
+    let run = pml.question("/v1/execute", &json!({"intent": intent, "arguments": arguments})).json();
+    assert_eq!(run["status"], "succeeded", "{run}");
+    let tools: Vec<&str> = run["tasks"].as_array().unwrap().iter().map(|task| task["tool"].as_str().unwrap()).collect();
+    for tool in ["filesystem:read_text_file", "time:get_current_time", "memory:create_entities"] {
+        assert!(tools.contains(&tool), "{run}");
+    }
 }

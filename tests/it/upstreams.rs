@@ -30,7 +30,7 @@ impl WithServers {
     }
 
     /// Does the same with arguments of `pml serve`.
-    fn serving(arguments: &[&str], servers: &[(&str, &[&str])], settings: &[(&str, &str)]) -> Option<Self> {
+    pub(crate) fn serving(arguments: &[&str], servers: &[(&str, &[&str])], settings: &[(&str, &str)]) -> Option<Self> {
         let python = installed("PML_TEST_PYTHON")?;
         let home = TempDir::new().unwrap();
         let file = home.path().join("servers.json");

@@ -10,6 +10,7 @@ use crate::core::graph::edge::{EdgeCounter, EdgeKind};
 use crate::core::graph::{EdgeKey, Node};
 use crate::core::state::State;
 use crate::core::tool::Tool;
+use crate::core::tool::latency::{BOUNDS_MS, BUCKETS, Latency};
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Tool")]
@@ -40,6 +41,9 @@ pub(crate) struct ToolDto<'a> {
     success_rate: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     mean_duration_ms: Option<u64>,
+    /// The calls by duration; missing while none reported one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<LatencyDto>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_used: Option<String>,
 }
@@ -97,6 +101,24 @@ impl<'a> From<&'a ToolRegistered> for QuarantineDto<'a> {
     }
 }
 
+/// A histogram of durations.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Latency")]
+pub(crate) struct LatencyDto {
+    /// Upper bounds of the buckets in milliseconds; the last bucket has none.
+    bounds_ms: [u64; BOUNDS_MS.len()],
+    /// The calls in each bucket, not cumulated.
+    calls: [u32; BUCKETS],
+}
+
+impl LatencyDto {
+    /// The histogram; `None` if it counts no call.
+    pub(crate) fn new(latency: &Latency) -> Option<Self> {
+        let calls = *latency.counts();
+        calls.iter().any(|count| *count > 0).then_some(Self { bounds_ms: BOUNDS_MS, calls })
+    }
+}
+
 impl<'a> From<&'a Tool> for ToolDto<'a> {
     fn from(tool: &'a Tool) -> Self {
         let registration = tool.registration.as_deref();
@@ -115,6 +137,7 @@ impl<'a> From<&'a Tool> for ToolDto<'a> {
             errors: tool.calls - tool.successes,
             success_rate: tool.success_rate(),
             mean_duration_ms: tool.duration_total_ms.checked_div(tool.timed_calls),
+            latency: LatencyDto::new(&tool.latency),
             last_used: tool.last_used.map(|at| at.to_string()),
         }
     }

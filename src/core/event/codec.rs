@@ -112,6 +112,7 @@ for_every_kind!(
     ToolQuarantined,
     ToolApproved,
     ToolOutputInferred,
+    StepSpeculated,
 );
 
 /// Reads the data of any readable version that pml wrote; old versions are upcast. Unknown members are errors.

@@ -46,6 +46,18 @@ pub struct StepFinished {
     pub result_summary: Option<String>,
 }
 
+/// pml called a read-only tool for a step of one of its runs before the step came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepSpeculated {
+    pub execution: ExecutionId,
+    pub step: StepId,
+    pub tool: ToolId,
+    pub success: bool,
+    pub duration_ms: u64,
+    /// Whether the step came and took the result; otherwise it was dropped.
+    pub used: bool,
+}
+
 /// The agent finished an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionFinished {
@@ -100,6 +112,17 @@ pub enum FeedbackVerdict {
     Accepted,
     Ignored,
     Rejected,
+}
+
+impl FeedbackVerdict {
+    /// Whether a prediction was right; `None` if it was ignored: what happens next says as much.
+    pub const fn is_right(self) -> Option<bool> {
+        match self {
+            Self::Accepted => Some(true),
+            Self::Rejected => Some(false),
+            Self::Ignored => None,
+        }
+    }
 }
 
 /// Feedback about a prediction or suggestion.

@@ -32,10 +32,11 @@ pub enum Kind {
     ToolQuarantined = 18,
     ToolApproved = 19,
     ToolOutputInferred = 20,
+    StepSpeculated = 21,
 }
 
 impl Kind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ToolRegistered,
         Self::ToolRemoved,
         Self::ExecutionStarted,
@@ -56,6 +57,7 @@ impl Kind {
         Self::ToolQuarantined,
         Self::ToolApproved,
         Self::ToolOutputInferred,
+        Self::StepSpeculated,
     ];
 
     /// The name on the wire, without [`TYPE_PREFIX`].
@@ -81,6 +83,7 @@ impl Kind {
             Self::ToolQuarantined => "tool.quarantined",
             Self::ToolApproved => "tool.approved",
             Self::ToolOutputInferred => "tool.output_inferred",
+            Self::StepSpeculated => "step.speculated",
         }
     }
 
@@ -120,7 +123,8 @@ impl Kind {
             | Self::ModelRolledBack
             | Self::ToolQuarantined
             | Self::ToolApproved
-            | Self::ToolOutputInferred => false,
+            | Self::ToolOutputInferred
+            | Self::StepSpeculated => false,
         }
     }
 

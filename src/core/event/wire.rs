@@ -73,21 +73,8 @@ pub(crate) struct ToolRemoved<'a> {
 
 /// A server lists a tool with another definition than the known one. The tool is not offered until it is approved.
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ToolQuarantined<'a> {
-    #[serde(borrow)]
-    pub(crate) tool: WireText<'a>,
-    /// The first half of `tool`.
-    pub(crate) server: Option<WireText<'a>>,
-    pub(crate) name: Option<WireText<'a>>,
-    #[serde(borrow)]
-    pub(crate) description: WireText<'a>,
-    #[serde(borrow)]
-    pub(crate) input_schema: Option<JsonText<'a>>,
-    #[serde(borrow)]
-    pub(crate) output_schema: Option<JsonText<'a>>,
-    pub(crate) annotations: Option<ToolAnnotations<'a>>,
-}
+#[serde(transparent)]
+pub(crate) struct ToolQuarantined<'a>(#[serde(borrow)] pub(crate) ToolRegistered<'a>);
 
 /// A person approved a definition of a tool in quarantine, or its server lists the known definition again.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -164,6 +151,22 @@ pub(crate) struct StepFinished<'a> {
     #[serde(borrow)]
     pub(crate) arguments: Option<JsonText<'a>>,
     pub(crate) result_summary: Option<WireText<'a>>,
+}
+
+/// A read-only call of a run was made before its step came.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepSpeculated<'a> {
+    #[serde(borrow)]
+    pub(crate) execution: WireText<'a>,
+    #[serde(borrow)]
+    pub(crate) step: WireText<'a>,
+    #[serde(borrow)]
+    pub(crate) tool: WireText<'a>,
+    pub(crate) success: bool,
+    pub(crate) duration_ms: u64,
+    /// Whether the step took the result; otherwise it was dropped.
+    pub(crate) used: bool,
 }
 
 /// The agent is done with an execution.

@@ -58,6 +58,7 @@ pub(super) fn clean_texts(record: &mut NewRecord, limits: &Limits) {
         | Event::FeedbackGiven(_)
         | Event::TraceCompleted(_)
         | Event::PredictionServed(_)
+        | Event::StepSpeculated(_)
         | written_by_pml!() => {}
     }
 }

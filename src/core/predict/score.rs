@@ -9,7 +9,7 @@ use imbl::{OrdMap, Vector};
 use super::metrics::{P_MIN, StepMetrics, StepScore};
 use super::threshold::Thresholds;
 use crate::digest::{DigestWriter, Digestible};
-use crate::event::{FeedbackVerdict, Outcome, PredictionServed};
+use crate::event::{Outcome, PredictionServed};
 use crate::graph::transition::Symbol;
 use crate::id::{ExecutionId, RecordId, Seq};
 
@@ -119,17 +119,9 @@ impl ImpressionScores {
         self.open.remove(execution);
     }
 
-    /// Updates `thresholds` by feedback on an impression. `Ignored` changes nothing: what happens next says as much.
-    pub fn apply_feedback(&self, prediction: RecordId, verdict: FeedbackVerdict, thresholds: &mut Thresholds) {
-        let first =
-            self.impressions.get(&prediction).and_then(|impression| impression.ranked.first()).and_then(|(first, _)| *first);
-        if let Some(first) = first {
-            match verdict {
-                FeedbackVerdict::Accepted => thresholds.observe(first, true),
-                FeedbackVerdict::Rejected => thresholds.observe(first, false),
-                FeedbackVerdict::Ignored => {}
-            }
-        }
+    /// The outcome that came first in an impression, while it is kept and if the state knows it.
+    pub fn first_outcome(&self, prediction: RecordId) -> Option<Symbol> {
+        self.impressions.get(&prediction)?.ranked.first()?.0
     }
 
     /// The impression with this id, while it is kept.
@@ -285,15 +277,11 @@ mod tests {
     }
 
     #[test]
-    fn feedback_moves_the_threshold_of_what_was_predicted() {
-        let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
+    fn feedback_is_about_the_first_outcome_of_what_is_kept() {
+        let mut scores = ImpressionScores::default();
         scores.add(&served(1, "e1", &[(Some("s:a"), 0.9)]), Some(0), symbol);
-        for verdict in [FeedbackVerdict::Accepted, FeedbackVerdict::Rejected, FeedbackVerdict::Ignored] {
-            scores.apply_feedback(id(1), verdict, &mut thresholds);
-        }
-        scores.apply_feedback(id(9), FeedbackVerdict::Accepted, &mut thresholds);
-        let posterior = thresholds.posterior(Symbol::call(Node::tool(0)));
-        assert!((posterior.alpha - 1.99).abs() < 1e-12 && (posterior.beta - 2.0).abs() < 1e-12, "{posterior:?}");
+        assert_eq!(scores.first_outcome(id(1)), Some(Symbol::call(Node::tool(0))));
+        assert_eq!(scores.first_outcome(id(9)), None);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use super::State;
 use crate::event::{Event, FeedbackGiven, FeedbackTarget, NewRecord, Outcome, PredictionServed, StepFinished};
+use crate::graph::NodeKind;
 use crate::graph::transition::Symbol;
 use crate::id::{ExecutionId, RecordId, Seq};
+use crate::predict::asked;
 use crate::predict::candidates::Candidate;
 
 impl State {
@@ -23,15 +25,28 @@ impl State {
         }
     }
 
-    /// Applies feedback: on an impression to the thresholds, on a suggested plan to what is remembered of it.
+    /// Applies feedback: on a prediction to the thresholds, on a suggested plan to what is remembered of it.
     pub(super) fn apply_feedback(&mut self, feedback: &FeedbackGiven, seq: Seq) {
-        let predictor = &mut self.predictor;
         match feedback.target {
             FeedbackTarget::Prediction(prediction) => {
-                predictor.scores.apply_feedback(prediction, feedback.verdict, &mut predictor.thresholds);
+                let asked = asked::first_outcome(prediction).filter(|first| self.has_outcome(*first));
+                let predictor = &mut self.predictor;
+                let first = predictor.scores.first_outcome(prediction).or(asked);
+                if let Some((first, is_right)) = first.zip(feedback.verdict.is_right()) {
+                    predictor.thresholds.observe(first, is_right);
+                }
             }
-            FeedbackTarget::Suggestion(plan) => predictor.feedback.observe(plan, feedback.verdict, seq),
+            FeedbackTarget::Suggestion(plan) => self.predictor.feedback.observe(plan, feedback.verdict, seq),
         }
+    }
+
+    /// Whether the end of a run, or a callee of this state.
+    fn has_outcome(&self, outcome: Symbol) -> bool {
+        outcome == Symbol::END
+            || outcome.node().is_some_and(|node| match node.kind() {
+                NodeKind::Tool(position) => (position as usize) < self.tools.len(),
+                NodeKind::Capability(position) => (position as usize) < self.capabilities.len(),
+            })
     }
 
     /// Scores the open impression of an execution by a step that ended.
@@ -49,5 +64,31 @@ impl State {
     pub(super) fn score_impression(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, seq: Seq) {
         let predictor = &mut self.predictor;
         predictor.scores.score(execution, outcome, seq, &mut predictor.thresholds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::FeedbackVerdict;
+    use crate::given::History;
+    use crate::graph::Node;
+
+    #[test]
+    fn feedback_on_an_asked_prediction_moves_the_threshold_of_what_it_put_first() {
+        let mut history = History::new("tool fs:read path");
+        let first = Symbol::call(Node::tool(0));
+        let mut give = |first: Symbol, verdict| {
+            let target = FeedbackTarget::Prediction(asked::prediction_id(first, "read", &[]));
+            history.apply(Event::FeedbackGiven(FeedbackGiven { target, verdict }));
+            history.state.predictor.thresholds.posterior(first)
+        };
+        give(first, FeedbackVerdict::Accepted);
+        give(first, FeedbackVerdict::Rejected);
+        let posterior = give(first, FeedbackVerdict::Ignored);
+        assert!((posterior.alpha - 1.99).abs() < 1e-12 && (posterior.beta - 2.0).abs() < 1e-12, "{posterior:?}");
+        // A tool that the state does not have: nothing to move.
+        let unknown = give(Symbol::call(Node::tool(7)), FeedbackVerdict::Accepted);
+        assert!((unknown.alpha - 1.0).abs() < 1e-12, "{unknown:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The arguments of a task: the parameters of its tool, and which of them an earlier task of the plan can fill.
 
-use super::declared::registration;
+use super::declared::tool;
 use crate::event::Json;
 use crate::event::input_schema::{Parameter, parameters};
 use crate::graph::Node;
@@ -43,6 +43,6 @@ pub(super) fn arguments(state: &State, tool: Node, feeding: &[(usize, Node)]) ->
 }
 
 fn schema(state: &State, node: Node, input: bool) -> Option<&Json> {
-    let registration = registration(state, node)?;
-    if input { registration.input_schema.as_ref() } else { registration.output_schema.as_ref() }
+    let tool = tool(state, node)?;
+    if input { tool.input_schema() } else { tool.output_schema() }
 }

@@ -1,20 +1,13 @@
-//! A learnt procedure as a workflow: its calls in their canonical order as tasks `t1`, `t2`, ..., its data flow as dependencies.
-//!
-//! Which values a call was given is not learnt, so they are asked for: a member of the given arguments goes to every call whose input
-//! schema has a property of that name; a member that is named like a task or a tool holds the arguments of just that call. A required
-//! property that nobody gave is taken from the result of a task that it depends on, if that tool's output schema has one of that name.
-
-use std::collections::BTreeSet;
+//! Learnt and declared procedures as workflows (`expand`).
 
 use serde_json::{Map, Value};
 
-use super::{Task, Workflow, WorkflowError};
-use crate::capability::Capability;
-use crate::event::Json;
-use crate::id::{Callee, CapabilityId, StepId, ToolId};
+use super::expand::{Draft, ExpandError, MissingArguments, expand};
+use super::{Workflow, WorkflowError};
+use crate::capability::{Capability, Structure};
 use crate::name;
 use crate::state::State;
-use crate::tool::Tool;
+use crate::suggest::SuggestedPlan;
 
 /// Why a capability cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,20 +16,12 @@ pub enum CapabilityError {
     Unknown(String),
     #[error("'{name}' is the name of {count} capabilities; give the id")]
     Ambiguous { name: String, count: usize },
-    #[error("capability {capability} calls the capability {called}; run that one by itself")]
-    Nested { capability: CapabilityId, called: CapabilityId },
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
     #[error("arguments are missing: {}", describe(.0))]
     Missing(Vec<MissingArguments>),
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
-}
-
-/// Required arguments of one call that nothing gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingArguments {
-    pub task: StepId,
-    pub tool: ToolId,
-    pub names: Vec<String>,
 }
 
 fn describe(missing: &[MissingArguments]) -> String {
@@ -58,86 +43,29 @@ pub fn find<'a>(state: &'a State, text: &str) -> Result<&'a Capability, Capabili
     }
 }
 
-/// The workflow that runs `capability` with `arguments`.
-pub fn workflow(state: &State, capability: &Capability, arguments: &Map<String, Value>) -> Result<Workflow, CapabilityError> {
-    let structure = &capability.structure;
-    let mut tools: Vec<&ToolId> = Vec::with_capacity(structure.calls.len());
-    for call in &structure.calls {
-        match call {
-            Callee::Tool(tool) => tools.push(tool),
-            Callee::Capability(called) => {
-                return Err(CapabilityError::Nested { capability: capability.id, called: *called });
-            }
-        }
-    }
-    let (mut tasks, mut missing) = (Vec::new(), Vec::new());
-    for (at, tool) in tools.iter().enumerate() {
-        let needs = || structure.flow.iter().filter(|(_, to)| usize::from(*to) == at).map(|(from, _)| usize::from(*from));
-        let sources =
-            needs().map(|from| (task_id(from), property_names(state.tools.get(tools[from]).and_then(Tool::output_schema))));
-        let call = Call { id: task_id(at), tool, schema: parsed(state.tools.get(tool).and_then(Tool::input_schema)) };
-        let (filled, names) = call.fill(arguments, &sources.collect::<Vec<_>>());
-        if !names.is_empty() {
-            missing.push(MissingArguments { task: call.id.clone(), tool: (*tool).clone(), names });
-        }
-        tasks.push(Task {
-            id: call.id,
-            tool: (*tool).clone(),
-            arguments: filled,
-            depends_on: needs().map(task_id).collect(),
-            timeout_ms: None,
-            retries: 0,
-        });
-    }
-    if missing.is_empty() { Ok(Workflow::new(tasks)?) } else { Err(CapabilityError::Missing(missing)) }
+/// The workflow that runs `capability` with `arguments`, of at most `tasks_max` tasks.
+pub fn workflow(
+    state: &State,
+    capability: &Capability,
+    arguments: &Map<String, Value>,
+    tasks_max: usize,
+) -> Result<Workflow, CapabilityError> {
+    let draft = expand(state, &capability.structure, arguments, tasks_max)?;
+    if draft.missing.is_empty() { Ok(Workflow::new(draft.tasks)?) } else { Err(CapabilityError::Missing(draft.missing)) }
 }
 
-fn task_id(at: usize) -> StepId {
-    format!("t{}", at + 1).parse().expect("a letter and a number are a step id")
-}
-
-fn parsed(schema: Option<&Json>) -> Value {
-    schema.and_then(|schema| serde_json::from_str(schema.as_str()).ok()).unwrap_or_default()
-}
-
-fn property_names(schema: Option<&Json>) -> BTreeSet<String> {
-    parsed(schema)["properties"].as_object().map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
-}
-
-/// One call whose arguments are sought.
-struct Call<'a> {
-    id: StepId,
-    tool: &'a ToolId,
-    /// Its input schema; null if it has none.
-    schema: Value,
-}
-
-impl Call<'_> {
-    /// The arguments of the call, and the required ones that nothing gives.
-    fn fill(&self, given: &Map<String, Value>, sources: &[(StepId, BTreeSet<String>)]) -> (Map<String, Value>, Vec<String>) {
-        let mut filled = Map::new();
-        for property in self.schema["properties"].as_object().into_iter().flat_map(Map::keys) {
-            if let Some(value) = given.get(property) {
-                filled.insert(property.clone(), value.clone());
-            }
-        }
-        for own in [self.tool.as_str(), self.id.as_str()] {
-            if let Some(Value::Object(members)) = given.get(own) {
-                filled.extend(members.clone());
-            }
-        }
-        let mut missing = Vec::new();
-        for name in self.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if filled.contains_key(name) {
-                continue;
-            }
-            match sources.iter().find(|(_, properties)| properties.contains(name)) {
-                Some((task, _)) => {
-                    filled.insert(name.to_owned(), Value::String(format!("$OUTPUT[{task}][{}]", Value::from(name))));
-                }
-                None => missing.push(name.to_owned()),
-            }
-        }
-        (filled, missing)
-    }
+/// The tasks of a suggested plan with `arguments`, and what they lack.
+pub fn planned(
+    state: &State,
+    plan: &SuggestedPlan,
+    arguments: &Map<String, Value>,
+    tasks_max: usize,
+) -> Result<Draft, ExpandError> {
+    let position = |at: usize| u16::try_from(at).expect("a plan has far fewer than 2^16 tasks");
+    let flow = |(to, on): (usize, &[usize])| on.iter().map(|from| (position(*from), position(to))).collect::<Vec<_>>();
+    let procedure = Structure {
+        calls: plan.tasks.iter().map(|task| task.callee.clone()).collect(),
+        flow: plan.tasks.iter().enumerate().flat_map(|(to, task)| flow((to, task.depends_on.as_slice()))).collect(),
+    };
+    expand(state, &procedure, arguments, tasks_max)
 }

@@ -160,6 +160,7 @@ impl<'a> Calls<'a> {
             tool: callee.clone(),
             depends_on: depends_on.clone(),
             state: TaskState::Waiting,
+            speculated: false,
             attempts: 0,
             duration_ms: None,
             result_bytes: None,

@@ -33,7 +33,7 @@ enum End {
 /// Drives the run of a program to its end, or to an approval.
 pub(in crate::execute) async fn drive(shared: Arc<Shared>, run: Arc<Run>) {
     let driver = Driver { shared, run };
-    let Some(own) = &driver.run.program else { return };
+    let Some(own) = &driver.run.head.program else { return };
     own.begin();
     driver.run.drop_open_tasks();
     driver.begin().await;
@@ -71,7 +71,7 @@ async fn run_program(driver: &Driver, own: &ProgramRun, calls: &Calls<'_>) -> En
         Err(error) => return End::Ended(Outcome { result: Err(error), console: String::new() }),
     };
     let (mut cancel, mut stop) = (driver.run.cancel.subscribe(), driver.shared.stop.subscribe());
-    let launch = own.program.launch(&driver.run.id, driver.run.created);
+    let launch = own.program.launch(&driver.run.head.id, driver.run.head.created);
     tokio::select! {
         _ = cancel.wait_for(|cancel| *cancel) => End::Aborted,
         _ = stop.wait_for(|stop| *stop) => End::Interrupted,
@@ -156,7 +156,7 @@ impl Driver {
     }
 
     fn keep_result(&self, value: Value) {
-        let (started, ended) = (self.run.created, self.shared.parts.clock.now());
+        let (started, ended) = (self.run.head.created, self.shared.parts.clock.now());
         let duration_ms = ended.millis_since(started);
         let result = Finished { result: Arc::new(value), started, ended, duration_ms, attempts: 1 };
         let bytes = self.run.keep_value(RESULT.parse().expect("a word is a step id"), result);

@@ -44,7 +44,7 @@ pub(super) fn learn(shared: &Shared, run: &Run, program: &Program) -> Option<Les
     };
     let declared = (known.as_ref() != Some(&learnt)).then(|| {
         new.insert(id, learnt.clone());
-        declaration(&view, id, structure, &canonical, &learnt, &run.intent)
+        declaration(&view, id, structure, &canonical, &learnt, &run.head.intent)
     });
     Some(Lesson { capability: id, code: learnt.code, declared })
 }

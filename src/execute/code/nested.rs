@@ -59,7 +59,7 @@ pub(super) async fn call(
         Err(_) => Err(call::failure("timeout", format!("the capability did not end within {} ms", limit.as_millis()))),
     };
     let duration_ms = clock.uptime().millis_since(began);
-    Called { at, started, ended: clock.now(), duration_ms, attempts: 1, outcome }
+    Called { at, started, ended: clock.now(), duration_ms, attempts: 1, speculated: false, outcome }
 }
 
 async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Map<String, Value>) -> Result<Value, Failure> {
@@ -70,27 +70,28 @@ async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Ma
     }
     let view = driver.shared.parts.views.current();
     let capability = view.capabilities.get(id).ok_or_else(|| call::failure("capability", format!("no capability {id}")))?;
-    let work = Work::found(&view, capability, arguments).map_err(failed)?;
-    let interrupted = runner.0.shelf.lock().interrupted_within(&driver.run.id, &work);
+    let work = Work::found(&view, capability, arguments, driver.shared.parts.tasks_max).map_err(failed)?;
+    let interrupted = runner.0.shelf.lock().interrupted_within(&driver.run.head.id, &work);
     let started = match interrupted {
         Some(run) => runner.resume(&run),
         None => {
             let words = if capability.description.is_empty() { &capability.name } else { &capability.description };
             let options = RunOptions {
                 intent: Some(words.clone()),
-                session: driver.run.session.clone(),
-                agent: driver.run.agent.clone(),
+                session: driver.run.head.session.clone(),
+                agent: driver.run.head.agent.clone(),
                 // What it calls was approved when the program asked for it.
                 approved: true,
+                plan: None,
                 reuse: None,
-                within: Some(Within { run: driver.run.id.clone(), depth: own.depth + 1 }),
+                within: Some(Within { run: driver.run.head.id.clone(), depth: own.depth + 1 }),
             };
             runner.start(work, options)
         }
     };
     let run = runner.find(&started.map_err(failed)?).map_err(failed)?;
     let _ended_with_caller = EndedWithCaller(Arc::clone(&run));
-    let status = runner.wait(&run.id).await.map_err(failed)?;
+    let status = runner.wait(&run.head.id).await.map_err(failed)?;
     match &status.state {
         RunState::Succeeded => result(&runner, &status).map_err(failed),
         // The process stops: so does the program that waits here.

@@ -107,6 +107,7 @@ impl PastCall {
             tool: self.callee.clone(),
             depends_on: self.depends_on.clone(),
             state,
+            speculated: false,
             attempts: self.attempts,
             duration_ms: Some(self.duration_ms),
             result_bytes: None,

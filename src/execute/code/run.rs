@@ -122,7 +122,7 @@ impl Run {
 
     /// Takes over the calls of an earlier run that succeeded, and its approvals. What failed is called again.
     pub(super) fn take_over_calls(&self, earlier: &Self) {
-        let (Some(own), Some(other)) = (&self.program, &earlier.program) else { return };
+        let (Some(own), Some(other)) = (&self.head.program, &earlier.head.program) else { return };
         for call in other.past().iter().filter(|call| call.outcome.is_ok()) {
             self.note(&super::past::line(call));
             self.show_past(call);
@@ -144,7 +144,7 @@ impl Run {
 
     /// A call that a journal tells of.
     pub(in crate::execute) fn restore_call(&self, line: CalledLine) -> Option<()> {
-        let (own, call) = (self.program.as_ref()?, PastCall::from_line(line)?);
+        let (own, call) = (self.head.program.as_ref()?, PastCall::from_line(line)?);
         self.show_past(&call);
         own.add_past(Arc::new(call));
         Some(())
@@ -152,7 +152,7 @@ impl Run {
 
     /// An approval that a journal tells of.
     pub(in crate::execute) fn restore_wait(&self, token: String, tasks: &[String], tools: &[String]) {
-        if let Some(own) = &self.program {
+        if let Some(own) = &self.head.program {
             own.ask_for(tools.iter().filter_map(|tool| tool.parse().ok()));
         }
         let tasks: Vec<StepId> = tasks.iter().filter_map(|task| task.parse().ok()).collect();

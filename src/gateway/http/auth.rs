@@ -83,6 +83,12 @@ pub(super) fn key<'a>(request: &HttpRequest, keys: &'a [ApiKey]) -> Option<&'a A
     find_key(keys, bearer(request)?)
 }
 
+/// Whether a request may do what needs `scope`: its key has it, or no keys are configured.
+pub(super) fn has_scope(request: &HttpRequest, keys: &[ApiKey], scope: Scope) -> bool {
+    let allows = |key: &ApiKey| key.scopes.contains(&scope) || key.scopes.contains(&Scope::Admin);
+    keys.is_empty() || key(request, keys).is_some_and(allows)
+}
+
 fn find_key<'a>(keys: &'a [ApiKey], given: &str) -> Option<&'a ApiKey> {
     let given = blake3::hash(given.as_bytes());
     // Comparing two `blake3::Hash`es takes the same time wherever they differ.

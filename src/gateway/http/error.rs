@@ -108,7 +108,7 @@ impl ResponseError for ApiError {
             Self::BadRequest { .. } | Self::Refused(_) | Self::Ask(AskError::Invalid { .. }) => StatusCode::BAD_REQUEST,
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
-            Self::Run(error) => run_status(error),
+            Self::Run(error) => StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::ModelChange(error) if error.is_unknown() => StatusCode::NOT_FOUND,
             Self::NoSuchMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -157,20 +157,6 @@ impl ResponseError for ApiError {
         let mut error = self.to_string();
         Redactor::builtin().clean(&mut error);
         response.json(json!({"error": error}))
-    }
-}
-
-fn run_status(error: &RunError) -> StatusCode {
-    match error {
-        RunError::Workflow(_)
-        | RunError::Capability(_)
-        | RunError::Code(_)
-        | RunError::MissingArguments(_)
-        | RunError::Tool { .. } => StatusCode::BAD_REQUEST,
-        RunError::UnknownRun(_) | RunError::UnknownToken | RunError::NoResult(..) => StatusCode::NOT_FOUND,
-        RunError::UnderWay(_) | RunError::NotResumable(_) | RunError::Elsewhere(_) => StatusCode::CONFLICT,
-        RunError::TooManyRuns { .. } | RunError::TooManyPrograms { .. } => StatusCode::TOO_MANY_REQUESTS,
-        RunError::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

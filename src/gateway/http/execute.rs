@@ -4,16 +4,16 @@ use actix_web::http::header::ACCEPT;
 use actix_web::web::{Bytes, Data, Json, Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream::{self, Stream};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::Gateway;
 use super::error::ApiError;
 use super::stream::{HEARTBEAT, OpenStream, until_closing};
+use super::{Gateway, auth};
+use crate::config::Scope;
 use crate::core::id::{ExecutionId, StepId};
-use crate::core::workflow::Workflow;
 use crate::execute::dto::RunDto;
-use crate::execute::{Program, RunError, RunOptions, RunState, Runner, Work};
+use crate::execute::{AbortRequest, Begun, ContinueRequest, ExecuteRequest, RunState, Runner, parse};
 
 /// Largest result that is part of an answer, in bytes of JSON; a larger one is fetched in pieces.
 const RESULT_BYTES_MAX: usize = 256 << 10;
@@ -21,100 +21,42 @@ const RESULT_BYTES_MAX: usize = 256 << 10;
 const PAGE_BYTES: usize = 64 << 10;
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExecuteBody {
-    /// The tasks, as an object with the member `tasks`.
-    workflow: Option<Value>,
-    /// Instead of a workflow: a program in TypeScript.
-    code: Option<String>,
-    /// Instead of a workflow: a capability by name or id.
-    capability: Option<String>,
-    /// The arguments of the program or capability.
-    #[serde(default)]
-    arguments: Map<String, Value>,
-    intent: Option<String>,
-    session: Option<String>,
-    agent: Option<String>,
-    /// Approves all calls beforehand.
-    #[serde(default)]
-    approved: bool,
-    /// An earlier run whose finished tasks are taken over.
-    reuse: Option<String>,
-    /// Whether the answer waits for the end of the run.
-    #[serde(default = "yes")]
-    wait: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
 pub(super) async fn start(
     request: HttpRequest,
-    body: Json<ExecuteBody>,
+    body: Json<ExecuteRequest>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
     let body = body.into_inner();
-    let work = work(&body, &gateway)?;
-    let options = RunOptions {
-        intent: body.intent.or(body.capability),
-        session: parsed("session", body.session)?,
-        agent: body.agent,
-        approved: body.approved,
-        reuse: parsed("reuse", body.reuse)?,
-        within: None,
-    };
-    let run = gateway.runner.start(work, options)?;
-    answer(&request, &gateway, run, body.wait).await
-}
-
-fn work(body: &ExecuteBody, gateway: &Gateway) -> Result<Work, ApiError> {
-    match (&body.workflow, &body.code, &body.capability) {
-        (Some(workflow), None, None) => {
-            let limit = gateway.publisher.limits().steps_max;
-            Ok(Workflow::from_json(workflow, limit).map_err(RunError::from)?.into())
+    check_approval(&request, &gateway, body.approved)?;
+    let wait = body.wait;
+    match gateway.runner.begin(body).await? {
+        Begun::Run(run) => answer(&request, &gateway, run, wait).await,
+        Begun::Incomplete(plan) if follows(&request) => {
+            Ok(HttpResponse::Ok().content_type("text/event-stream").body(sse("done", &plan.to_json())))
         }
-        (None, Some(code), None) => Ok(Program::read(code.clone(), body.arguments.clone())?.into()),
-        (None, None, Some(name)) => Ok(Work::capability(&gateway.views.current(), name, &body.arguments)?),
-        _ => {
-            let problem = "give a workflow, code or a capability, one of them".to_owned();
-            Err(ApiError::BadRequest { field: "workflow", problem })
-        }
+        Begun::Incomplete(plan) => Ok(HttpResponse::Ok().json(plan.to_json())),
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ContinueBody {
-    /// Approves what the run waits for.
-    token: Option<String>,
-    /// Resumes this interrupted or failed run.
-    run: Option<String>,
-    #[serde(default = "yes")]
-    wait: bool,
 }
 
 pub(super) async fn go_on(
     request: HttpRequest,
-    body: Json<ContinueBody>,
+    body: Json<ContinueRequest>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    let run = match (&body.token, &body.run) {
-        (Some(token), None) => gateway.runner.approve(token)?,
-        (None, Some(run)) => gateway.runner.resume(&parse("run", run)?)?,
-        _ => return Err(ApiError::BadRequest { field: "token", problem: "give a token or a run, one of them".to_owned() }),
-    };
+    check_approval(&request, &gateway, body.token.is_some())?;
+    let run = gateway.runner.go_on(&body)?;
     answer(&request, &gateway, run, body.wait).await
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AbortBody {
-    run: String,
+/// Fails if the request approves calls and its key may not: whoever runs a workflow need not be who approves it.
+fn check_approval(request: &HttpRequest, gateway: &Gateway, approves: bool) -> Result<(), ApiError> {
+    if approves && !auth::has_scope(request, &gateway.settings.keys, Scope::Approve) {
+        return Err(ApiError::Scope(Scope::Approve));
+    }
+    Ok(())
 }
 
-pub(super) async fn abort(body: Json<AbortBody>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+pub(super) async fn abort(body: Json<AbortRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     let status = gateway.runner.abort(&parse("run", &body.run)?).await?;
     Ok(HttpResponse::Ok().json(RunDto::new(&status, &gateway.runner, RESULT_BYTES_MAX)))
 }
@@ -161,8 +103,7 @@ async fn answer(
     run: ExecutionId,
     wait: bool,
 ) -> Result<HttpResponse, ApiError> {
-    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if accepts.contains("text/event-stream") {
+    if follows(request) {
         let open = OpenStream::register(gateway)?;
         let events = progress(gateway.runner.clone(), &run, open)?;
         return Ok(HttpResponse::Ok()
@@ -170,9 +111,15 @@ async fn answer(
             .insert_header(("cache-control", "no-cache"))
             .streaming(until_closing(events, gateway)));
     }
-    let status = if wait { gateway.runner.wait(&run).await? } else { gateway.runner.status(&run)? };
+    let status = gateway.runner.answered(&run, wait).await?;
     let mut response = if status.state == RunState::Running { HttpResponse::Accepted() } else { HttpResponse::Ok() };
     Ok(response.json(RunDto::new(&status, &gateway.runner, RESULT_BYTES_MAX)))
+}
+
+/// Whether the answer is a stream of progress.
+fn follows(request: &HttpRequest) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accepts.contains("text/event-stream")
 }
 
 /// The changes of a run's status as events `progress`, and its end, with results, as `done`.
@@ -199,23 +146,7 @@ fn progress(
     }))
 }
 
-fn sse(event: &str, run: &RunDto) -> Bytes {
+fn sse(event: &str, run: &impl Serialize) -> Bytes {
     // One line: JSON as pml prints it has no line breaks.
     format!("event: {event}\ndata: {}\n\n", json!(run)).into()
-}
-
-fn parse<T>(field: &'static str, text: &str) -> Result<T, ApiError>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|problem: T::Err| ApiError::BadRequest { field, problem: problem.to_string() })
-}
-
-fn parsed<T>(field: &'static str, text: Option<String>) -> Result<Option<T>, ApiError>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    text.map(|text| parse(field, &text)).transpose()
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
+use crate::ask::catalogue::LatencyDto;
 use crate::core::id::ToolId;
 use crate::upstream::{ServerState, ServerStatus};
 
@@ -33,6 +34,11 @@ pub(super) struct ServerDto {
     skipped: Vec<SkippedDto>,
     /// The last lines of its standard error.
     stderr: Vec<String>,
+    /// Calls of its tools in completed traces.
+    calls: u64,
+    errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<LatencyDto>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -60,6 +66,9 @@ impl From<ServerStatus> for ServerDto {
             quarantined: texts(&status.quarantined),
             skipped: status.skipped.into_iter().map(|(tool, reason)| SkippedDto { tool, reason }).collect(),
             stderr: status.stderr,
+            calls: status.calls.total,
+            errors: status.calls.errors,
+            latency: LatencyDto::new(&status.calls.latency),
         }
     }
 }

@@ -50,13 +50,13 @@ impl FeedbackArguments {
 impl Mcp {
     /// Calls one of pml's own tools. What goes wrong is told in the answer, so that the model can read it.
     pub(super) async fn call_own(&self, caller: &Caller, tool: OwnTool, arguments: JsonObject) -> CallToolResult {
-        if !caller.has(tool.scope()) {
-            return self.0.outgoing.problem(format!("the API key lacks the scope '{}'", tool.scope().name()));
+        if let Err(problem) = caller.needs(tool.scope()) {
+            return self.0.outgoing.problem(problem);
         }
         let answered = match tool {
             // Their answers are prepared where they are made: they hold results of other servers' tools.
             OwnTool::Execute => return self.told(self.execute(caller, arguments).await),
-            OwnTool::Continue => return self.told(self.go_on(arguments).await),
+            OwnTool::Continue => return self.told(self.go_on(caller, arguments).await),
             OwnTool::Discover => self.discover(caller, arguments).await,
             OwnTool::SearchTools => self.ask(arguments, |asker, request: SearchToolsRequest| asker.search_tools(request)).await,
             OwnTool::SearchCapabilities => {

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::calls::parsed;
 use super::{Caller, Mcp};
+use crate::config::Scope;
 use crate::core::id::{ExecutionId, StepId};
-use crate::core::workflow::Workflow;
 use crate::execute::dto::RunDto;
-use crate::execute::{Program, RunError, RunOptions, RunState, RunStatus, Work};
+use crate::execute::{Begun, ExecuteRequest, RunError, RunState, RunStatus};
 
 /// How long a call waits for its run. Clients give up after a minute; a run goes on and is asked for again with `pml_continue`.
 const RUN_WAIT: Duration = Duration::from_secs(45);
@@ -27,6 +27,8 @@ struct ExecuteArguments {
     #[serde(default)]
     arguments: JsonObject,
     intent: Option<String>,
+    /// An earlier run whose finished tasks are taken over.
+    reuse: Option<String>,
 }
 
 /// The arguments of `pml_continue`.
@@ -46,30 +48,31 @@ struct ContinueArguments {
 
 impl Mcp {
     pub(super) async fn execute(&self, caller: &Caller, arguments: JsonObject) -> Result<Value, String> {
-        let request: ExecuteArguments = parsed(arguments)?;
-        let work: Work = match (request.tasks, request.code, &request.capability) {
-            (Some(tasks), None, None) => {
-                let limit = self.parts().limits.steps_max;
-                Workflow::from_json(&json!({ "tasks": tasks }), limit).map_err(told)?.into()
-            }
-            (None, Some(code), None) => Program::read(code, request.arguments).map_err(told)?.into(),
-            (None, None, Some(name)) => {
-                Work::capability(&self.parts().views.current(), name, &request.arguments).map_err(told)?
-            }
-            _ => return Err("tasks: give tasks, or code, or a capability with its arguments".to_owned()),
-        };
-        let options = RunOptions {
-            intent: request.intent,
-            session: Some(caller.session.clone()),
+        let ExecuteArguments { tasks, code, capability, arguments, intent, reuse } = parsed(arguments)?;
+        let request = ExecuteRequest {
+            workflow: tasks.map(|tasks| json!({ "tasks": tasks })),
+            code,
+            capability,
+            arguments,
+            intent,
+            session: Some(caller.session.to_string()),
             agent: caller.agent.clone(),
-            ..RunOptions::default()
+            reuse,
+            ..ExecuteRequest::default()
         };
-        let run = self.parts().runner.start(work, options).map_err(told)?;
-        self.awaited(&run).await
+        match self.parts().runner.begin(request).await.map_err(told)? {
+            Begun::Run(run) => self.awaited(&run).await,
+            Begun::Incomplete(plan) => {
+                let mut answer = plan.to_json();
+                self.0.outgoing.clean_json(&mut answer);
+                answer["next"] = json!("call pml_execute with the same intent and `arguments`, or with the tasks filled in");
+                Ok(answer)
+            }
+        }
     }
 
     /// Continues a run or an answer.
-    pub(super) async fn go_on(&self, arguments: JsonObject) -> Result<Value, String> {
+    pub(super) async fn go_on(&self, caller: &Caller, arguments: JsonObject) -> Result<Value, String> {
         let ContinueArguments { token, run, abort, task, offset, cursor } = parsed(arguments)?;
         let runner = &self.parts().runner;
         if let Some(cursor) = cursor {
@@ -77,6 +80,7 @@ impl Mcp {
             return self.0.outgoing.page(&cursor).ok_or_else(gone);
         }
         if let Some(token) = token {
+            caller.needs(Scope::Approve)?;
             let run = runner.approve(&token).map_err(told)?;
             return self.awaited(&run).await;
         }
@@ -144,6 +148,7 @@ fn hint(status: &RunStatus) -> Option<String> {
     }
 }
 
-fn told(error: impl Into<RunError>) -> String {
-    error.into().to_string()
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn told(error: RunError) -> String {
+    error.to_string()
 }

@@ -90,7 +90,9 @@ impl OwnTool {
             Self::Execute => format!(
                 "Run calls of tools. {behind} Give `tasks` (each with id, tool, arguments; independent ones run in parallel; a \
                  string argument $OUTPUT[id].path takes a value from the result of another task), `code` in TypeScript that calls \
-                 await tools.server.name({{...}}) and returns its result, or a learnt `capability` with `arguments`. Destructive calls need approval: the answer then has the status approval_required and \
+                 await tools.server.name({{...}}) and returns its result, a learnt `capability` with `arguments`, or an `intent` \
+                 alone: a plan from past runs is run if it is sure and has its arguments, else shown with what is missing. \
+                 Destructive calls need approval: the answer then has the status approval_required and \
                  a token for pml_continue."
             ),
             Self::Continue => {

@@ -27,13 +27,20 @@ struct ObservedCall {
 impl Mcp {
     /// Calls a tool of another server.
     pub(super) async fn pass_through(&self, caller: &Caller, tool: &ToolId, call: ToolCall) -> CallToolResult {
-        if !caller.has(Scope::Execute) {
-            return self.0.outgoing.problem(format!("the API key lacks the scope '{}'", Scope::Execute.name()));
+        if let Err(problem) = caller.needs(Scope::Execute) {
+            return self.0.outgoing.problem(problem);
         }
         let definition = match self.parts().upstreams.tool(tool) {
             Ok(definition) => definition,
             Err(error) => return self.0.outgoing.problem(error.to_string()),
         };
+        if self.parts().runner.needs_approval(&definition) && !caller.has(Scope::Approve) {
+            let text = format!(
+                "'{tool}' may destroy something, and the API key lacks the scope 'approve'; call it with pml_execute, so that somebody who \
+                 has it can approve the call"
+            );
+            return self.0.outgoing.problem(text);
+        }
         let (observed, events) = self.observe(caller, &definition, &call);
         self.record(events).await;
         let outcome = self.parts().upstreams.call(tool, call.arguments, None).await;

@@ -115,7 +115,7 @@ fn respond(payload: &[u8], answer: Answer, context: &AnswerContext) -> Result<By
     }
 }
 
-fn problem(code: usize, mut status: String) -> Error {
+pub(super) fn problem(code: usize, mut status: String) -> Error {
     // The text may quote the question.
     Redactor::builtin().clean(&mut status);
     Error { code, status }

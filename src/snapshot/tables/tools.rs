@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, BooleanArray, LargeStringArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array};
+use arrow_array::types::UInt32Type;
+use arrow_array::{
+    Array, BooleanArray, LargeStringArray, ListArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, UInt64Array,
+};
 
-use super::super::columns::{Columns, TableRows, optional_texts, optional_times, text_at, texts, time_at};
+use super::super::columns::{Columns, TableRows, number_lists, optional_texts, optional_times, text_at, texts, time_at};
 use super::super::error::Unreadable;
 use crate::core::event::{Event, Json, Kind, ToolAnnotations, ToolRegistered, codec};
 use crate::core::graph::Node;
 use crate::core::state::State;
+use crate::core::tool::latency::{BUCKETS, Latency};
 use crate::core::tool::{Tool, Tools};
 
 pub(in super::super) const TOOLS: &str = "tools";
@@ -45,6 +49,7 @@ pub(super) fn tools(state: &State) -> Vec<RecordBatch> {
         .with("successes", count(|tool| tool.successes))
         .with("duration_total_ms", count(|tool| tool.duration_total_ms))
         .with("timed_calls", count(|tool| tool.timed_calls))
+        .with("latency", number_lists::<UInt32Type>(rows().map(|tool| *tool.latency.counts())))
         .with_optional("last_used", optional_times(rows().map(|tool| tool.last_used)));
     vec![columns.batch()]
 }
@@ -61,6 +66,7 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
     let (listed, inferred) = (text("quarantined_as")?, text("inferred_output")?);
     let (calls, successes) = (count("calls")?, count("successes")?);
     let (durations, timed) = (count("duration_total_ms")?, count("timed_calls")?);
+    let latencies = rows.column::<ListArray>("latency")?;
     let last_used = rows.column::<TimestampMicrosecondArray>("last_used")?;
     let json = |column, row| text_at(column, row).map(Json::from_valid);
     let tool = |row: usize| {
@@ -90,11 +96,19 @@ pub(in super::super) fn read_tools(rows: &TableRows) -> Result<Tools, Unreadable
             successes: successes.value(row),
             duration_total_ms: durations.value(row),
             timed_calls: timed.value(row),
+            latency: latency_at(latencies, row).ok_or_else(|| rows.unreadable("latency", "holds no histogram"))?,
             last_used: time_at(last_used, row),
         })
     };
     let tools: Vec<Tool> = (0..rows.len()).map(tool).collect::<Result<_, Unreadable>>()?;
     Ok(Tools::from_rows(tools))
+}
+
+/// The histogram of a row; `None` if it has another number of buckets.
+fn latency_at(column: &ListArray, row: usize) -> Option<Latency> {
+    let counts = column.value(row);
+    let counts: &[u32] = counts.as_any().downcast_ref::<UInt32Array>()?.values();
+    <[u32; BUCKETS]>::try_from(counts).ok().map(Latency::from_counts)
 }
 
 /// A definition as JSON, in the form of the data of `tool.registered`.

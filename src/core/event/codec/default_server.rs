@@ -78,6 +78,7 @@ names_no_bare_tools!(
     ToolQuarantined,
     ToolApproved,
     ToolOutputInferred,
+    StepSpeculated,
 );
 
 impl CompleteTools for wire::ToolRegistered<'_> {

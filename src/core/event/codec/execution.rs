@@ -52,6 +52,34 @@ impl TryFrom<wire::StepStarted<'_>> for domain::StepStarted {
     }
 }
 
+impl<'a> From<&'a domain::StepSpeculated> for wire::StepSpeculated<'a> {
+    fn from(event: &'a domain::StepSpeculated) -> Self {
+        Self {
+            execution: text!(event.execution),
+            step: text!(event.step),
+            tool: text!(event.tool),
+            success: event.success,
+            duration_ms: event.duration_ms,
+            used: event.used,
+        }
+    }
+}
+
+impl TryFrom<wire::StepSpeculated<'_>> for domain::StepSpeculated {
+    type Error = Refusal;
+
+    fn try_from(wire: wire::StepSpeculated<'_>) -> Result<Self, Refusal> {
+        Ok(Self {
+            execution: parse("execution", &wire.execution)?,
+            step: parse("step", &wire.step)?,
+            tool: parse("tool", &wire.tool)?,
+            success: wire.success,
+            duration_ms: wire.duration_ms,
+            used: wire.used,
+        })
+    }
+}
+
 impl<'a> From<&'a domain::StepFinished> for wire::StepFinished<'a> {
     fn from(event: &'a domain::StepFinished) -> Self {
         Self {

@@ -78,9 +78,7 @@ impl TryFrom<wire::ToolRemoved<'_>> for domain::ToolRemoved {
 
 impl<'a> From<&'a domain::ToolQuarantined> for wire::ToolQuarantined<'a> {
     fn from(event: &'a domain::ToolQuarantined) -> Self {
-        let wire::ToolRegistered { tool, server, name, description, input_schema, output_schema, annotations } =
-            (&event.listed).into();
-        Self { tool, server, name, description, input_schema, output_schema, annotations }
+        Self((&event.listed).into())
     }
 }
 
@@ -88,9 +86,7 @@ impl TryFrom<wire::ToolQuarantined<'_>> for domain::ToolQuarantined {
     type Error = Refusal;
 
     fn try_from(wire: wire::ToolQuarantined<'_>) -> Result<Self, Refusal> {
-        let wire::ToolQuarantined { tool, server, name, description, input_schema, output_schema, annotations } = wire;
-        let listed = wire::ToolRegistered { tool, server, name, description, input_schema, output_schema, annotations };
-        Ok(Self { listed: listed.try_into()? })
+        Ok(Self { listed: wire.0.try_into()? })
     }
 }
 

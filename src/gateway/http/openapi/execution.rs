@@ -30,7 +30,7 @@ pub(super) fn paths() -> Value {
             "get": get("The runs that this process knows, the newest first", &[]),
         },
         "/v1/execute/continue": {"post": followed(ask("Approve what a run waits for, or resume an interrupted or failed run", &json!({
-            "token": {"type": "string", "description": "Of the approval."}, "run": run, "wait": wait,
+            "token": {"type": "string", "description": "Of the approval; needs the scope approve."}, "run": run, "wait": wait,
         }), &[]))},
         "/v1/execute/abort": {"post": ask("End a run, or refuse its approval; finished results are kept", &json!({"run": run}), &["run"])},
         "/v1/execute/{run}": {"get": get("One run with its results", &[parameter("run", "path", "string", "Id of the run")])},
@@ -74,13 +74,13 @@ fn start(wait: &Value) -> Value {
         "workflow": {"type": "object", "properties": {"tasks": {"type": "array", "items": task}}, "required": ["tasks"]},
         "code": {"type": "string", "description": "Instead of a workflow: a program in TypeScript (docs/code.md)."},
         "capability": {"type": "string", "description": "Instead of a workflow: a capability by name or id."},
-        "arguments": {"type": "object", "description": "Of the capability or program."},
-        "intent": {"type": "string"}, "session": {"type": "string"}, "agent": {"type": "string"},
-        "approved": {"type": "boolean", "default": false, "description": "Approve all calls beforehand."},
+        "arguments": {"type": "object", "description": "Of the program or capability, or of the plan for the intent."},
+        "intent": {"type": "string", "description": "What it is for. Alone: a plan is suggested for it, and run if it is sure and has its arguments; otherwise the answer is the plan, with what is missing (arguments_required) or a token (approval_required)."}, "session": {"type": "string"}, "agent": {"type": "string"},
+        "approved": {"type": "boolean", "default": false, "description": "Approve all calls beforehand; needs the scope approve."},
         "reuse": {"type": "string", "description": "An earlier run whose finished tasks are taken over."},
         "wait": wait,
     });
-    followed(ask("Run a workflow, a program or a capability on the MCP servers", &properties, &[]))
+    followed(ask("Run a workflow, a program, a capability, or a plan for an intent on the MCP servers", &properties, &[]))
 }
 
 /// An operation that answers with a run, or with its progress as server-sent events.

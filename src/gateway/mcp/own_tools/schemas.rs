@@ -89,10 +89,11 @@ fn execute() -> Value {
     });
     json!({
         "tasks": {"type": "array", "items": task},
-        "intent": text("What it is for, in plain words"),
+        "intent": text("What it is for, in plain words. Alone: run a plan for it"),
         "code": text("Body of an async function with the names tools, capabilities and args"),
         "capability": text("Name or id of a learnt procedure"),
-        "arguments": {"type": "object", "description": "Arguments of the capability or code"},
+        "arguments": {"type": "object", "description": "Arguments of the capability, code or plan"},
+        "reuse": text("Id of an earlier run: finished tasks that are the same are not called again"),
     })
 }
 
@@ -106,7 +107,7 @@ pub(super) fn output(tool: OwnTool) -> Value {
             (json!({"tools": objects, "meta": object, "deprecated": {"type": "string"}}), &["tools", "meta", "deprecated"])
         }
         OwnTool::Predict => (
-            json!({"ranked": objects, "threshold": {"type": "number"}, "decision": {"type": "string"}}),
+            json!({"prediction": text("For pml_feedback"), "ranked": objects, "threshold": {"type": "number"}, "decision": {"type": "string"}}),
             &["ranked", "threshold", "decision"],
         ),
         OwnTool::Suggest => (
