@@ -29,11 +29,13 @@ impl From<Program> for Work {
 }
 
 impl Work {
-    /// What runs the capability with this name or id: its program, or else the workflow of its structure.
-    pub fn capability(state: &State, name: &str, arguments: &Map<String, Value>) -> Result<Self, RunError> {
-        Self::found(state, capability::find(state, name)?, arguments)
+    /// What runs the capability with this name or id, and what it is for in words.
+    pub fn capability(state: &State, name: &str, arguments: &Map<String, Value>) -> Result<(Self, String), RunError> {
+        let found = capability::find(state, name)?;
+        Ok((Self::found(state, found, arguments)?, words(found)))
     }
 
+    /// The program of a capability, or else the workflow of its structure.
     pub(super) fn found(state: &State, found: &Capability, arguments: &Map<String, Value>) -> Result<Self, RunError> {
         match Program::of_capability(state, found, arguments)? {
             Some(program) => Ok(program.into()),
@@ -49,6 +51,12 @@ impl Work {
             _ => false,
         }
     }
+}
+
+/// What a capability is for, for a run without an intent.
+pub(super) fn words(capability: &Capability) -> String {
+    let Capability { name, description, .. } = capability;
+    if description.is_empty() { name.clone() } else { description.clone() }
 }
 
 impl Run {

@@ -86,7 +86,7 @@ fn a_program_is_run_learnt_with_its_parameters_and_run_again() {
     );
     // A run that fails counts against it.
     let failed = pml.run(&json!({"capability": id, "arguments": {"right": "#"}}));
-    assert_eq!((&failed["status"], &failed["error"]["message"]), (&json!("failed"), &json!("not this (at 7:37)")), "{failed}");
+    assert_eq!((&failed["status"], &failed["error"]["message"]), (&json!("failed"), &json!("not this (at 7:36)")), "{failed}");
     let learnt = capability(&pml, &id, |capability| capability["usage_count"] == 4);
     assert_eq!(learnt["success_rate"], 0.75);
     // What the program declares is there for plans: the edge between the tools.

@@ -56,9 +56,9 @@ pub(super) async fn start(
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
     let body = body.into_inner();
-    let work = work(&body, &gateway)?;
+    let (work, words) = work(&body, &gateway)?;
     let options = RunOptions {
-        intent: body.intent.or(body.capability),
+        intent: body.intent.or(words),
         session: parsed("session", body.session)?,
         agent: body.agent,
         approved: body.approved,
@@ -69,14 +69,18 @@ pub(super) async fn start(
     answer(&request, &gateway, run, body.wait).await
 }
 
-fn work(body: &ExecuteBody, gateway: &Gateway) -> Result<Work, ApiError> {
+/// What is to be run, and what a capability is for in words.
+fn work(body: &ExecuteBody, gateway: &Gateway) -> Result<(Work, Option<String>), ApiError> {
     match (&body.workflow, &body.code, &body.capability) {
         (Some(workflow), None, None) => {
             let limit = gateway.publisher.limits().steps_max;
-            Ok(Workflow::from_json(workflow, limit).map_err(RunError::from)?.into())
+            Ok((Workflow::from_json(workflow, limit).map_err(RunError::from)?.into(), None))
         }
-        (None, Some(code), None) => Ok(Program::read(code.clone(), body.arguments.clone())?.into()),
-        (None, None, Some(name)) => Ok(Work::capability(&gateway.views.current(), name, &body.arguments)?),
+        (None, Some(code), None) => Ok((Program::read(code.clone(), body.arguments.clone())?.into(), None)),
+        (None, None, Some(name)) => {
+            let (work, words) = Work::capability(&gateway.views.current(), name, &body.arguments)?;
+            Ok((work, Some(words)))
+        }
         _ => {
             let problem = "give a workflow, code or a capability, one of them".to_owned();
             Err(ApiError::BadRequest { field: "workflow", problem })

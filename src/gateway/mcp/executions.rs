@@ -47,6 +47,7 @@ struct ContinueArguments {
 impl Mcp {
     pub(super) async fn execute(&self, caller: &Caller, arguments: JsonObject) -> Result<Value, String> {
         let request: ExecuteArguments = parsed(arguments)?;
+        let mut intent = request.intent;
         let work: Work = match (request.tasks, request.code, &request.capability) {
             (Some(tasks), None, None) => {
                 let limit = self.parts().limits.steps_max;
@@ -54,16 +55,14 @@ impl Mcp {
             }
             (None, Some(code), None) => Program::read(code, request.arguments).map_err(told)?.into(),
             (None, None, Some(name)) => {
-                Work::capability(&self.parts().views.current(), name, &request.arguments).map_err(told)?
+                let found = Work::capability(&self.parts().views.current(), name, &request.arguments).map_err(told)?;
+                intent.get_or_insert(found.1);
+                found.0
             }
             _ => return Err("tasks: give tasks, or code, or a capability with its arguments".to_owned()),
         };
-        let options = RunOptions {
-            intent: request.intent,
-            session: Some(caller.session.clone()),
-            agent: caller.agent.clone(),
-            ..RunOptions::default()
-        };
+        let options =
+            RunOptions { intent, session: Some(caller.session.clone()), agent: caller.agent.clone(), ..RunOptions::default() };
         let run = self.parts().runner.start(work, options).map_err(told)?;
         self.awaited(&run).await
     }
