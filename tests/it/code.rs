@@ -91,8 +91,8 @@ fn a_program_is_run_learnt_with_its_parameters_and_run_again() {
     assert_eq!(learnt["success_rate"], 0.75);
     // What the program declares is there for plans: the edge between the tools.
     let edges = pml.pml.ask("/v1/graph?kind=provides")["edges"].as_array().unwrap().clone();
-    let joined = |edge: &&Value| edge["from"] == "fake:upper" && edge["to"] == "fake:join";
-    assert!(edges.iter().any(|edge| joined(&edge)), "{edges:?}");
+    let joined = |edge: &Value| edge["from"] == "fake:upper" && edge["to"] == "fake:join";
+    assert!(edges.iter().any(joined), "{edges:?}");
 }
 
 #[test]
