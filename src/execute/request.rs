@@ -105,7 +105,7 @@ impl Runner {
     /// approval.
     pub async fn begin(&self, request: ExecuteRequest) -> Result<Begun, RunError> {
         let mut options = RunOptions {
-            intent: request.intent.clone().or_else(|| request.capability.clone()),
+            intent: request.intent.clone(),
             session: parsed("session", request.session.as_deref())?,
             agent: request.agent.clone(),
             approved: request.approved,
@@ -117,7 +117,11 @@ impl Runner {
         let work: Work = match (&request.workflow, request.code, &request.capability, request.intent) {
             (Some(workflow), None, None, _) => Workflow::from_json(workflow, tasks_max)?.into(),
             (None, Some(code), None, _) => Program::read(code, request.arguments)?.into(),
-            (None, None, Some(name), _) => Work::capability(&parts.views.current(), name, &request.arguments, tasks_max)?,
+            (None, None, Some(name), intent) => {
+                let (work, words) = Work::capability(&parts.views.current(), name, &request.arguments, tasks_max)?;
+                options.intent = intent.or(Some(words));
+                work
+            }
             (None, None, None, Some(intent)) => {
                 let (plan, draft) = self.planned(&intent, request.arguments).await?;
                 if !draft.missing.is_empty() {

@@ -29,11 +29,18 @@ impl From<Program> for Work {
 }
 
 impl Work {
-    /// What runs the capability with this name or id: its program, or else the workflow of its structure.
-    pub fn capability(state: &State, name: &str, arguments: &Map<String, Value>, tasks_max: usize) -> Result<Self, RunError> {
-        Self::found(state, capability::find(state, name)?, arguments, tasks_max)
+    /// What runs the capability with this name or id, and what it is for in words.
+    pub fn capability(
+        state: &State,
+        name: &str,
+        arguments: &Map<String, Value>,
+        tasks_max: usize,
+    ) -> Result<(Self, String), RunError> {
+        let found = capability::find(state, name)?;
+        Ok((Self::found(state, found, arguments, tasks_max)?, words(found)))
     }
 
+    /// The program of a capability, or else the workflow of its structure.
     pub(super) fn found(
         state: &State,
         found: &Capability,
@@ -54,6 +61,12 @@ impl Work {
             _ => false,
         }
     }
+}
+
+/// What a capability is for, for a run without an intent.
+pub(super) fn words(capability: &Capability) -> String {
+    let Capability { name, description, .. } = capability;
+    if description.is_empty() { name.clone() } else { description.clone() }
 }
 
 impl Run {

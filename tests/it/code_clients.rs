@@ -44,7 +44,7 @@ fn learn_find_and_run(command: impl Fn() -> Command) {
     });
     let snippet = found["code_snippet"].as_str().unwrap();
     assert!(snippet.contains("await tools.fake.upper({ text: args.text })"), "{found}");
-    assert_eq!((&found["success_rate"], &found["id"]), (&json!(1.0), &ran[1]["capability"]), "{found}");
+    assert_eq!((found["success_rate"].as_f64(), &found["id"]), (Some(1.0), &ran[1]["capability"]), "{found}");
     assert_eq!(found["input_schema"]["properties"]["text"]["examples"], json!(["ab", "cd"]));
     let again = visit(json!([["pml_execute", {"capability": found["id"], "arguments": {"text": "other words"}}]]));
     assert_eq!(again[0]["result"], "OTHER WORDS!", "{again:?}");

@@ -13,7 +13,7 @@ use crate::core::state::State;
 use crate::execute::call::{self, Called, Failure};
 use crate::execute::drive::Driver;
 use crate::execute::run::Run;
-use crate::execute::work::Work;
+use crate::execute::work::{Work, words};
 use crate::execute::{RunError, RunOptions, RunState, RunStatus, Runner, TaskState, needs_approval};
 
 /// Programs within programs, at most.
@@ -72,22 +72,20 @@ async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Ma
     let capability = view.capabilities.get(id).ok_or_else(|| call::failure("capability", format!("no capability {id}")))?;
     let work = Work::found(&view, capability, arguments, driver.shared.parts.tasks_max).map_err(failed)?;
     let interrupted = runner.0.shelf.lock().interrupted_within(&driver.run.head.id, &work);
-    let started = match interrupted {
-        Some(run) => runner.resume(&run),
-        None => {
-            let words = if capability.description.is_empty() { &capability.name } else { &capability.description };
-            let options = RunOptions {
-                intent: Some(words.clone()),
-                session: driver.run.head.session.clone(),
-                agent: driver.run.head.agent.clone(),
-                // What it calls was approved when the program asked for it.
-                approved: true,
-                plan: None,
-                reuse: None,
-                within: Some(Within { run: driver.run.head.id.clone(), depth: own.depth + 1 }),
-            };
-            runner.start(work, options)
-        }
+    let started = if let Some(run) = interrupted {
+        runner.resume(&run)
+    } else {
+        let options = RunOptions {
+            intent: Some(words(capability)),
+            session: driver.run.head.session.clone(),
+            agent: driver.run.head.agent.clone(),
+            // What it calls was approved when the program asked for it.
+            approved: true,
+            plan: None,
+            reuse: None,
+            within: Some(Within { run: driver.run.head.id.clone(), depth: own.depth + 1 }),
+        };
+        runner.start(work, options)
     };
     let run = runner.find(&started.map_err(failed)?).map_err(failed)?;
     let _ended_with_caller = EndedWithCaller(Arc::clone(&run));
