@@ -1,6 +1,7 @@
 //! Configuration: one struct per component, defaults from `config/pml.toml` (compiled in), overridden by a file and by the environment.
 //! No other module reads settings.
 
+mod access;
 mod layers;
 mod mcp;
 mod upstream;
@@ -16,6 +17,7 @@ use toml::{Table, Value};
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
+pub use access::{ApiKey, Scope};
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
 pub use upstream::{Approval, Environment, Execute, Upstream};
@@ -82,41 +84,6 @@ pub struct Http {
     pub batch_events_max: usize,
     pub streams_max: usize,
     pub keys: Vec<ApiKey>,
-}
-
-/// An API key of the HTTP server, by its hash.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiKey {
-    pub name: String,
-    /// Hexadecimal BLAKE3 of the key.
-    pub hash: String,
-    pub scopes: Vec<Scope>,
-}
-
-/// A permission of an API key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    Publish,
-    Query,
-    /// Calls tools of upstream servers and runs workflows.
-    Execute,
-    /// Approves calls that may destroy something, and plans that are not sure.
-    Approve,
-    Admin,
-}
-
-impl Scope {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Query => "query",
-            Self::Execute => "execute",
-            Self::Approve => "approve",
-            Self::Admin => "admin",
-        }
-    }
 }
 
 /// Limits of published events.
