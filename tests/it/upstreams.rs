@@ -305,6 +305,16 @@ fn a_call_that_takes_too_long_is_given_up_and_the_server_goes_on() {
         eventually("the metrics", || Some(pml.pml.get("/metrics").text).filter(|text| text.contains("upstream_calls")));
     assert!(metrics.contains("pml_upstream_calls_total{server=\"fake\",tool=\"slow\",outcome=\"timeout\"} 1"), "{metrics}");
     assert!(metrics.contains("pml_upstream_call_seconds_count{server=\"fake\",tool=\"echo\"} 1"), "{metrics}");
+    // The same from the log, per tool and per server.
+    let counted = |latency: &Value| latency["calls"].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+    let server = eventually("the calls in the log", || {
+        Some(pml.pml.ask("/v1/servers")["servers"][0].clone()).filter(|server| server["calls"] == 2)
+    });
+    assert_eq!((&server["errors"], counted(&server["latency"])), (&json!(1), 2), "{server}");
+    let tools = pml.pml.ask("/v1/tools")["tools"].as_array().unwrap().clone();
+    let slow = tools.iter().find(|tool| tool["tool"] == "fake:slow").unwrap();
+    assert_eq!((&slow["calls"], &slow["errors"], counted(&slow["latency"])), (&json!(1), &json!(1), 1), "{slow}");
+    assert_eq!(slow["latency"]["calls"][0], 0, "it took longer than a millisecond: {slow}");
 }
 
 #[test]

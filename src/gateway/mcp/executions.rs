@@ -148,7 +148,6 @@ fn hint(status: &RunStatus) -> Option<String> {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
-fn told(error: RunError) -> String {
-    error.to_string()
+fn told(error: impl Into<RunError>) -> String {
+    error.into().to_string()
 }
