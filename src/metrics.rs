@@ -68,6 +68,7 @@ pub struct Metrics {
     pub(crate) ignored_members: Counter,
     pub(crate) busy: Counter,
     pub(crate) requests: RequestHistograms,
+    pub(crate) requests_under_way: Gauge,
     pub(crate) restarts: Family<ByActor, Counter>,
     pub(crate) streams: Gauge,
     pub(crate) predictions_served: Counter,
@@ -101,6 +102,7 @@ impl Metrics {
             ignored_members: Counter::default(),
             busy: Counter::default(),
             requests: RequestHistograms::new_with_constructor(request_histogram),
+            requests_under_way: Gauge::default(),
             restarts: Family::default(),
             streams: Gauge::default(),
             predictions_served: Counter::default(),
@@ -122,60 +124,75 @@ impl Metrics {
             open_executions: Gauge::default(),
             traces: Gauge::default(),
         };
-        let registry = &mut metrics.registry;
-        registry.register("events_accepted", "Events appended to the log", metrics.accepted.clone());
-        registry.register("events_duplicate", "Events whose id the log already held", metrics.duplicate.clone());
-        registry.register("events_refused", "Events refused and kept as dead letters", metrics.refused.clone());
+        metrics.register_requests();
+        metrics.register_predictions();
+        metrics.register_state();
+        metrics
+    }
+
+    fn register_requests(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("events_accepted", "Events appended to the log", self.accepted.clone());
+        registry.register("events_duplicate", "Events whose id the log already held", self.duplicate.clone());
+        registry.register("events_refused", "Events refused and kept as dead letters", self.refused.clone());
         registry.register(
             "events_put_off",
             "Events left on the work queue for a while, no room for their execution",
-            metrics.put_off.clone(),
+            self.put_off.clone(),
         );
         registry.register(
             "event_members_ignored",
             "Members of events that their kind does not have, and trace contexts that are none",
-            metrics.ignored_members.clone(),
+            self.ignored_members.clone(),
         );
-        registry.register("requests_busy", "Requests answered with back-pressure", metrics.busy.clone());
+        registry.register("requests_busy", "Requests answered with back-pressure", self.busy.clone());
+        registry.register("http_requests_under_way", "Requests whose answer has not begun", self.requests_under_way.clone());
         registry.register_with_unit(
             "http_request_duration",
             "Time until an answer begins",
             Unit::Seconds,
-            metrics.requests.clone(),
+            self.requests.clone(),
         );
-        registry.register("actor_restarts", "Actors rebuilt from the log after a failure", metrics.restarts.clone());
-        registry.register("event_streams", "Streamed answers under way", metrics.streams.clone());
-        registry.register("predictions_served", "Predictions pushed to subscribers", metrics.predictions_served.clone());
+        registry.register("actor_restarts", "Actors rebuilt from the log after a failure", self.restarts.clone());
+        registry.register("event_streams", "Streamed answers under way", self.streams.clone());
+    }
+
+    fn register_predictions(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("predictions_served", "Predictions pushed to subscribers", self.predictions_served.clone());
         registry.register(
             "predictions_dropped",
             "Steps without a prediction: a newer step or the end came first, or too many waited",
-            metrics.predictions_dropped.clone(),
+            self.predictions_dropped.clone(),
         );
         registry.register(
             "impressions_dropped",
             "Predictions pushed that are not in the log",
-            metrics.impressions_dropped.clone(),
+            self.impressions_dropped.clone(),
         );
-        metrics.training.register(registry);
-        metrics.upstream.register(registry);
-        registry.register("predictions_scored", "Predictions settled by what came next", metrics.scored.clone());
-        registry.register("prediction_hit1", "Share whose first outcome came next", metrics.hit1.clone());
-        registry.register("prediction_hit3", "Share with what came next among the first three", metrics.hit3.clone());
-        registry.register("prediction_log_loss", "Mean log-loss of what came next", metrics.log_loss.clone());
+        self.training.register(registry);
+        self.upstream.register(registry);
+        registry.register("predictions_scored", "Predictions settled by what came next", self.scored.clone());
+        registry.register("prediction_hit1", "Share whose first outcome came next", self.hit1.clone());
+        registry.register("prediction_hit3", "Share with what came next among the first three", self.hit3.clone());
+        registry.register("prediction_log_loss", "Mean log-loss of what came next", self.log_loss.clone());
         registry.register(
             "prediction_calibration_error",
             "Expected calibration error of the first outcome, 10 bins",
-            metrics.calibration_error.clone(),
+            self.calibration_error.clone(),
         );
-        registry.register("log_foreign_messages", "Messages of others found in the log and skipped", metrics.foreign.clone());
-        registry.register("applied_seq", "Last record folded into the view", metrics.applied.clone());
-        registry.register("tools", "Tools registered", metrics.tools.clone());
-        registry.register("tools_unregistered", "Tools called and never registered", metrics.unregistered.clone());
-        registry.register("capabilities", "Capabilities known", metrics.capabilities.clone());
-        registry.register("edges", "Typed edges of the tool graph", metrics.edges.clone());
-        registry.register("open_executions", "Executions under way", metrics.open_executions.clone());
-        registry.register("traces", "Traces kept in the state", metrics.traces.clone());
-        metrics
+    }
+
+    fn register_state(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("log_foreign_messages", "Messages of others found in the log and skipped", self.foreign.clone());
+        registry.register("applied_seq", "Last record folded into the view", self.applied.clone());
+        registry.register("tools", "Tools registered", self.tools.clone());
+        registry.register("tools_unregistered", "Tools called and never registered", self.unregistered.clone());
+        registry.register("capabilities", "Capabilities known", self.capabilities.clone());
+        registry.register("edges", "Typed edges of the tool graph", self.edges.clone());
+        registry.register("open_executions", "Executions under way", self.open_executions.clone());
+        registry.register("traces", "Traces kept in the state", self.traces.clone());
     }
 
     /// The metrics as text; gauges of the state are read from `view`, those of the log from `foreign`.

@@ -194,9 +194,10 @@ impl Runtime {
         })
     }
 
-    /// Ends the streamed answers, which have no end of their own, so that the HTTP server need not wait for them.
-    pub fn end_streams(&self) {
+    /// Ends the streamed answers, which have no end of their own, and waits a while for the other requests under way.
+    pub async fn end_requests(&self) {
         self.closing.send_replace(true);
+        gateway::http::wait_for_requests(&self.metrics).await;
     }
 
     /// Builds the runtime and starts its actors: first the fold, then, on a view that has caught up, the others.

@@ -122,7 +122,7 @@ async fn stream(runtime: &Runtime) -> Result<Vec<StreamedStep>, CommandError> {
     let mut predictions = runtime.bus.subscribe(runtime.subjects.predict(&session).into(), PREDICTIONS_MAX).await?;
     let execution = runtime.clock.fresh_id().to_string();
     let started =
-        event(&runtime.clock, "execution.started", json!({"execution": execution, "intent": INTENT, "session": "demo"}))?;
+        event(&runtime.clock, "execution.started", &json!({"execution": execution, "intent": INTENT, "session": "demo"}))?;
     publish(runtime, started).await?;
     let mut steps = Vec::new();
     for (number, called) in STEPS.into_iter().enumerate() {
@@ -131,9 +131,9 @@ async fn stream(runtime: &Runtime) -> Result<Vec<StreamedStep>, CommandError> {
         let predicted = first["item"].as_str().unwrap_or_default().to_owned();
         steps.push(StreamedStep { predicted, p: first["p"].as_f64().unwrap_or(0.0), arrived_ms, called });
         let data = json!({"execution": execution, "step": format!("s{number}"), "tool": called, "success": true});
-        publish(runtime, event(&runtime.clock, "step.finished", data)?).await?;
+        publish(runtime, event(&runtime.clock, "step.finished", &data)?).await?;
     }
-    let finished = event(&runtime.clock, "execution.finished", json!({"execution": execution, "success": true}))?;
+    let finished = event(&runtime.clock, "execution.finished", &json!({"execution": execution, "success": true}))?;
     publish(runtime, finished).await?;
     Ok(steps)
 }
@@ -163,7 +163,7 @@ async fn publish(runtime: &Runtime, fact: NewRecord) -> Result<(), CommandError>
     }
 }
 
-fn event(clock: &Clock, kind: &str, data: Value) -> anyhow::Result<NewRecord> {
+fn event(clock: &Clock, kind: &str, data: &Value) -> anyhow::Result<NewRecord> {
     let event = json!({"specversion": "1.0", "source": "pml-demo", "type": format!("pml.{kind}"), "data": data});
     Ok(cloud::from_structured(event.to_string().as_bytes(), clock.now())?)
 }

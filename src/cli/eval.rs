@@ -36,8 +36,8 @@ use crate::templates;
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Directory with tools.jsonl and traces
-    #[arg(required_unless_present = "url", default_value = "", hide_default_value = true)]
-    directory: PathBuf,
+    #[arg(required_unless_present = "url")]
+    directory: Option<PathBuf>,
     /// Traces to learn from
     #[arg(long, default_value = TRAIN, value_name = "FILE")]
     train: String,
@@ -66,6 +66,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Output) -> Outcome {
     let Arguments { directory, train, test, folds, without, untrained, ablation, prequential, embedder } = arguments;
     embedder.apply(&mut config);
+    let directory = directory.unwrap_or_default();
     if prequential.prequential {
         return prequential::run(prequential, &directory, &config, output).await;
     }

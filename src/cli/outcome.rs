@@ -5,6 +5,7 @@ use crate::config::ConfigError;
 use crate::core::event::codec::Corrupt;
 use crate::log::Damage;
 use crate::nats::NatsError;
+use crate::runtime::StartError;
 
 /// An error with the exit code that belongs to its kind.
 pub(super) struct CommandError {
@@ -29,7 +30,9 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
 }
 
 fn is_nats_away(cause: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(cause.downcast_ref(), Some(NatsError::Connect { .. }))
+    // A start error stands for its cause and is not followed by it.
+    let started = matches!(cause.downcast_ref(), Some(StartError::Nats(NatsError::Connect { .. })));
+    started || matches!(cause.downcast_ref(), Some(NatsError::Connect { .. }))
 }
 
 /// The result of a command. `Ok` carries the exit code of one that ran to its end: 0, or 3 or 5 after it printed its report.

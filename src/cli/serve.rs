@@ -86,8 +86,9 @@ pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runt
         _ = terminate.recv() => None,
         damage = runtime.damaged() => Some(damage),
     };
-    runtime.end_streams();
-    handle.stop(true).await;
+    // Connections that are kept alive would keep an orderly stop waiting, so the requests under way are waited for instead.
+    runtime.end_requests().await;
+    handle.stop(false).await;
     serving.await??;
     damage.map_or(Ok(()), |damage| Err(damage.into()))
 }

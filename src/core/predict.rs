@@ -173,7 +173,7 @@ fn ranked(
     excluded: &Excluded,
     ranking: Ranking<'_>,
 ) -> Vec<(Candidate, f64, Values)> {
-    let known: Vec<Option<Node>> = context.iter().copied().filter(Option::is_some).collect();
+    let known: Vec<Option<Node>> = context.iter().copied().flatten().map(Some).collect();
     let context = known.as_slice();
     let chances = Chances::new(state, evidence, context, excluded);
     let next = ranking.next(state, evidence, context);

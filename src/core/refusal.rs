@@ -76,8 +76,11 @@ impl Refusal {
             }
             Self::UnknownKind { kind, .. } => clean(kind),
             Self::UnknownVersion { version, .. } => clean(version),
-            Self::Misspelt { field, .. } | Self::UnknownMember { field, .. } => clean(field),
-            Self::Missing { field } | Self::TooLong { field, .. } | Self::TooMany { field, .. } => clean(field),
+            Self::Missing { field }
+            | Self::Misspelt { field, .. }
+            | Self::UnknownMember { field, .. }
+            | Self::TooLong { field, .. }
+            | Self::TooMany { field, .. } => clean(field),
             Self::DependencyCycle { path } => clean(path),
             // They quote ids that were checked, or nothing.
             Self::NotPublishable { .. }

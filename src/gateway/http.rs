@@ -50,6 +50,7 @@ use crate::views::Views;
 
 pub use auth::{hash_key, new_key};
 pub(crate) use dto::DeadLetterDto;
+pub(crate) use observe::wait_for_requests;
 pub(crate) use snapshots::{listed_snapshot_dto, snapshot_dto};
 
 /// How long a client may take to send the head of a request; the default of five seconds is too short on a busy machine.

@@ -204,7 +204,7 @@ fn the_old_searches_answer_and_say_that_they_are_old() {
         Some(server.question("/v1/search_tools", &question).json()).filter(|near| near["tools"][0]["graph_score"] == 1.0)
     });
     assert_eq!((&near["meta"]["alpha"], near["tools"].as_array().unwrap().len()), (&json!(0.8), 3));
-    let wrong = server.question("/v1/search_tools", &json!({"query": "x", "context_tools": ["nonsense"]}));
+    let wrong = server.question("/v1/search_tools", &json!({"query": "x", "context_tools": ["no server:x"]}));
     assert!(wrong.status == 400 && wrong.text.contains("context_tools"), "{wrong:?}");
     let capabilities = settled(&server, "/v1/search_capabilities", &json!({"intent": "mail a report"}));
     assert_eq!(capabilities["results"][0]["type"], "capability");

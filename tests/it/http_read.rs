@@ -107,7 +107,8 @@ fn what_was_observed_is_answered() {
         server.accept(&whole(execution));
     }
     let state = server.settled_state();
-    assert_eq!((&state["tools"], &state["capabilities"], &state["traces"]), (&json!(2), &json!(1), &json!(2)));
+    assert_eq!((&state["tools"], &state["tools_unregistered"]), (&json!(1), &json!(1)));
+    assert_eq!((&state["capabilities"], &state["traces"]), (&json!(1), &json!(2)));
 
     let tools = server.ask("/v1/tools");
     assert_eq!(ids(&tools["tools"], "tool"), ["fs:read", "fs:write"]);

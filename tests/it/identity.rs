@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use crate::nats_serve::json_of;
 use crate::nats_server::NatsServer;
-use crate::server::{Server, pml};
+use crate::server::{Server, eventually, pml};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn event(source: &str, id: &str, kind: &str, data: Value) -> Value {
-    json!({"specversion": "1.0", "id": id, "source": source, "type": format!("pml.{kind}"), "data": data})
+    let mut event = json!({"specversion": "1.0", "id": id, "source": source, "type": format!("pml.{kind}")});
+    event["data"] = data;
+    event
 }
 
 fn start(source: &str, id: &str, execution: &str) -> Value {
@@ -53,8 +55,8 @@ fn check_identity(mut server: Server) {
         assert_eq!((&error["reason"], &error["field"]), (&json!("conflict"), &json!("id")));
         let known = server.settled_open_state();
         assert_eq!(known["digest"], settled["digest"], "nothing was taken");
-        server.kill9();
         server.restart();
+        eventually("the server to take events again", || (server.get("/readyz").status == 200).then_some(()));
     }
     assert_eq!(server.get("/v1/traces/a9").status, 404);
     // What conflicts at once, before anything was folded.

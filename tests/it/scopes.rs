@@ -6,7 +6,7 @@ use crate::server::{Answer, Server, agent};
 
 const SCOPES: [&str; 4] = ["publish", "query", "execute", "admin"];
 /// What is not listed here needs the scope query.
-const OPEN: [&str; 3] = ["GET /healthz", "GET /readyz", "GET /openapi.json"];
+const OPEN: [&str; 4] = ["GET /healthz", "GET /readyz", "GET /openapi.json", "GET /docs"];
 const PUBLISH: [&str; 2] = ["POST /v1/events", "POST /v1/executions"];
 const EXECUTE: [&str; 6] = [
     "POST /v1/execute",

@@ -114,7 +114,7 @@ mod tests {
         for text in ["", "7", "~7", "f47ac10b-58cc-4372-a567-0e02b2c3d479", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"] {
             assert_eq!(text.parse::<RecordId>(), Err(InvalidId::NotARecordId(text.into())), "{text}");
         }
-        let not_a_hash = format!("~{:032x}", UUID_FORM);
+        let not_a_hash = format!("~{UUID_FORM:032x}");
         assert!(not_a_hash.parse::<RecordId>().is_err());
     }
 

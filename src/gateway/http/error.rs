@@ -200,7 +200,7 @@ pub(crate) async fn no_such_route(request: HttpRequest) -> Result<HttpResponse, 
 }
 
 /// Answers a request with a method that its path does not have; `allowed` are those that it has.
-pub(crate) async fn no_such_method(request: HttpRequest, allowed: String) -> HttpResponse {
+pub(crate) fn no_such_method(request: &HttpRequest, allowed: &str) -> HttpResponse {
     let mut response = ApiError::NoSuchMethod(format!("{} {}", request.method(), request.path())).error_response();
     if let Ok(allowed) = allowed.parse() {
         response.headers_mut().insert(ALLOW, allowed);

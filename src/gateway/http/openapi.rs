@@ -196,6 +196,10 @@ fn snapshots() -> Value {
 fn resources() -> Value {
     let event = json!({"$ref": "#/components/schemas/CloudEvent"});
     let answered = |description: &str| json!({"description": description, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PublishAnswer"}}}});
+    let answered_or_failed = |description: &str| {
+        let either = json!({"oneOf": [{"$ref": "#/components/schemas/PublishAnswer"}, {"$ref": "#/components/schemas/Error"}]});
+        json!({"description": description, "content": {"application/json": {"schema": either}}})
+    };
     let post_events = json!({
         "summary": "Publish one event, a batch, or one event per line",
         "requestBody": {"required": true, "content": {
@@ -205,11 +209,11 @@ fn resources() -> Value {
         }},
         "responses": {
             "202": answered("At least one event is in the log; each has its own result"),
-            "400": answered("Every event was refused"),
+            "400": answered_or_failed("Every event was refused, or the request holds no events"),
             "409": answered("The log holds every one of these ids with other content"),
             "408": failed("The body took too long to arrive; nothing was taken"),
             "413": failed("Body or batch too large; nothing was taken"),
-            "429": failed("Too many requests are waiting; see Retry-After"),
+            "429": answered_or_failed("Too many requests are waiting, or there is no room for another execution; see Retry-After"),
             "503": failed("No events are accepted at the moment, or the outcome is unknown; send it again with the same ids"),
             "507": failed("The log has no room (log.free_bytes_min, or the limits of its stream); make room and send it again with the same ids"),
         },

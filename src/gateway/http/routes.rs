@@ -94,7 +94,7 @@ pub(super) fn register(app: &mut web::ServiceConfig) {
             resource = resource.route(guarded(entry.access, entry.handler.method(entry.method)));
         }
         let methods = methods.join(", ");
-        let refuse = move |request: HttpRequest| error::no_such_method(request, methods.clone());
+        let refuse = move |request: HttpRequest| std::future::ready(error::no_such_method(&request, &methods));
         app.service(resource.default_service(guarded(Access::AnyKey, web::to(refuse))));
     }
     app.default_service(guarded(Access::AnyKey, web::to(error::no_such_route)));

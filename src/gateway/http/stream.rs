@@ -108,12 +108,12 @@ impl Reader {
     }
 
     /// Returns the next records up to `last`, each formatted by `format`; `None` if there are none yet.
-    async fn next_piece(&mut self, last: Seq, format: impl Fn(&Record, String) -> String) -> Result<Option<Bytes>, ReadError> {
+    async fn next_piece(&mut self, last: Seq, format: impl Fn(&Record, &str) -> String) -> Result<Option<Bytes>, ReadError> {
         let records = self.log.read(self.after, self.page_records).await?;
         let mut piece = String::new();
         let mut sent = 0;
         for record in records.iter().take_while(|record| record.seq <= last) {
-            piece.push_str(&format(record, cloud::record_to_text(record, self.vectors)));
+            piece.push_str(&format(record, &cloud::record_to_text(record, self.vectors)));
             self.after = record.seq;
             sent += 1;
             if piece.len() >= PIECE_BYTES {
@@ -127,7 +127,7 @@ impl Reader {
 
 fn ndjson(reader: Reader, tail: Seq) -> impl Stream<Item = Result<Bytes, ReadError>> {
     stream::try_unfold(reader, move |mut reader| async move {
-        let line = |_: &Record, json: String| json + "\n";
+        let line = |_: &Record, json: &str| format!("{json}\n");
         Ok(reader.next_piece(tail, line).await?.map(|piece| (piece, reader)))
     })
 }
@@ -150,6 +150,6 @@ fn server_sent_events(reader: Reader) -> impl Stream<Item = Result<Bytes, ReadEr
     })
 }
 
-fn sse_event(record: &Record, json: String) -> String {
+fn sse_event(record: &Record, json: &str) -> String {
     format!("id: {}\nevent: {}\ndata: {json}\n\n", record.seq, record.event().kind())
 }

@@ -25,7 +25,9 @@ impl AnswerSchemas {
 
     /// The definitions that the answers so far refer to.
     pub(super) fn definitions(mut self) -> Map<String, Value> {
-        self.0.take_definitions(true)
+        let mut definitions = self.0.take_definitions(true);
+        definitions.values_mut().for_each(open_schemas);
+        definitions
     }
 
     fn of<T: JsonSchema>(&mut self) -> Value {
@@ -64,8 +66,7 @@ impl AnswerSchemas {
             }
             "list_servers" => object(&json!({"servers": list(self.of::<ServerDto>())})),
             "list_runs" => object(&json!({"runs": list(self.of::<RunDto>())})),
-            "get_run" | "abort_run" => self.of::<RunDto>(),
-            "execute" | "continue_run" => self.of::<RunDto>(),
+            "get_run" | "abort_run" | "execute" | "continue_run" => self.of::<RunDto>(),
             other => return fixed(other),
         })
     }
@@ -117,6 +118,20 @@ fn fixed(name: &str) -> Option<Value> {
         "get_openapi" | "send_message" => json!({"type": "object"}),
         _ => return None,
     })
+}
+
+/// Members that may hold anything get the schema `{}`: not every generator knows the schema `true`.
+fn open_schemas(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::Object(properties)) = members.get_mut("properties") {
+                properties.values_mut().filter(|property| **property == true).for_each(|property| *property = json!({}));
+            }
+            members.values_mut().for_each(open_schemas);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(open_schemas),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn count() -> Value {
