@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Value;
 
 use crate::core::graph::cold_start::ColdStart;
 use crate::core::intake::Limits;
@@ -399,6 +399,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use toml::Table;
+
     use super::*;
 
     fn from_env(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {

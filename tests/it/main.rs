@@ -36,6 +36,7 @@ mod history;
 mod http;
 mod http_limits;
 mod http_read;
+mod languages;
 mod learning;
 mod log_contract;
 mod log_damage;
