@@ -145,10 +145,10 @@ impl ModelDir {
         let prompts: SentenceTransformers = json(directory, "config_sentence_transformers.json")?.unwrap_or_default();
         let prefix = own.prefix.or(prompts.into_default_prompt()).unwrap_or_default();
 
-        let mut settings = format!("{tokens_max} {:?} {pooling:?}", own.pooling);
-        if !prefix.is_empty() || own.output.is_some() {
-            settings.push_str(&format!(" {prefix:?} {:?}", own.output));
-        }
+        // What models without them have is unchanged, so that their ids are too.
+        let has_more = !prefix.is_empty() || own.output.is_some();
+        let more = if has_more { format!(" {prefix:?} {:?}", own.output) } else { String::new() };
+        let settings = format!("{tokens_max} {:?} {pooling:?}{more}", own.pooling);
         let graph = directory.join(graph);
         let model = model_id(directory, &graph, &settings)?;
         let (pooling_wanted, output) = (own.pooling, own.output);

@@ -41,6 +41,7 @@ mod http;
 mod http_limits;
 mod http_read;
 mod identity;
+mod languages;
 mod learning;
 mod log_contract;
 mod log_damage;

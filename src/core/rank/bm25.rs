@@ -133,4 +133,20 @@ mod tests {
         changed.replace(1, Some("cat"), None);
         check(&changed, "cat", [0.0; 3]);
     }
+
+    /// French, German and Chinese: the document whose words were asked for, with or without accents, scores highest.
+    #[test]
+    fn words_of_any_language_are_found() {
+        let index = index(&[
+            "R\u{e9}server une chambre d'h\u{f4}tel",
+            "Eine \u{dc}berweisung an die Bank schicken",
+            "\u{53d1}\u{9001}\u{7535}\u{5b50}\u{90ae}\u{4ef6}",
+        ]);
+        let questions = ["reserver un hotel", "h\u{f4}tels", "\u{fc}berweisung schicken", "\u{90ae}\u{4ef6}"];
+        for (question, wanted) in questions.into_iter().zip([0, 0, 1, 2]) {
+            let scores = scores(&index, question);
+            let best = (0..3).max_by(|&one, &other| scores[one].total_cmp(&scores[other]));
+            assert!(best == Some(wanted) && scores[wanted] > 0.0, "{question}: {scores:?}");
+        }
+    }
 }
