@@ -145,16 +145,16 @@ pub(super) fn best_set(probabilities: &[ToolProbability], caution: f64) -> Vec<N
     probabilities[..size].iter().map(|tool| tool.tool).collect()
 }
 
-/// The kept runs of the near past intents, of each the latest first, whether they succeeded or not: the expected quality decides.
+/// The latest good run of each near past intent.
 fn copied_runs(asked: &Asked<'_>) -> Vec<Candidate> {
     let mut copied = Vec::new();
     for past in asked.evidence.near.iter().take(COPIED).filter(|past| past.similarity >= SIMILARITY_MIN) {
         let Some(number) = asked.state.memory.number(past.entry.hash) else { continue };
-        for run in asked.runs.runs(number).iter().rev() {
-            let nodes: Vec<Node> = run.nodes.iter().copied().filter(|node| asked.is_open(*node)).collect();
-            let origin = PlanOrigin::Memory { number, similarity: past.similarity.into() };
-            copied.push(Candidate::new(nodes, true, origin));
-        }
+        let runs = asked.runs.runs(number);
+        let Some(run) = runs.iter().rev().find(|run| run.succeeded).or(runs.last()) else { continue };
+        let nodes: Vec<Node> = run.nodes.iter().copied().filter(|node| asked.is_open(*node)).collect();
+        let origin = PlanOrigin::Memory { number, similarity: past.similarity.into() };
+        copied.push(Candidate::new(nodes, true, origin));
     }
     copied
 }

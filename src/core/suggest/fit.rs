@@ -1,7 +1,7 @@
 //! Fits the weights of suggestions to past runs. Every past intent that teaches is left out of the memory that answers it, and trained
 //! parts that answer have not seen it, so the fit sees what a user would see.
 //!
-//! Of an intent with a successful run only those teach: a plan should be what works.
+//! Only intents with a successful run teach, as long as there are enough: a plan should be what works.
 
 use pml_model::TrainError;
 
@@ -75,8 +75,7 @@ struct Example<'a> {
     runs: Vec<&'a PastRun>,
 }
 
-/// Evenly spaced past intents with runs that called tools. One whose runs all failed teaches too: such intents ask for more, and
-/// without them plans would be too small for the next one.
+/// Evenly spaced past intents with runs that called tools.
 fn examples<'a>(index: &Index, runs: &'a PastRuns, held_out: Option<&HeldOutOf<'_>>) -> Vec<Example<'a>> {
     let example = |entry: usize| {
         let number = index.state().memory.number(index.intents().entry(entry).hash)?;
@@ -87,6 +86,9 @@ fn examples<'a>(index: &Index, runs: &'a PastRuns, held_out: Option<&HeldOutOf<'
         (!runs.is_empty()).then_some(Example { entry, number, runs })
     };
     let all: Vec<Example<'a>> = (0..index.intents().len()).filter_map(example).collect();
+    let succeeded = all.iter().filter(|example| example.runs[0].succeeded).count();
+    let all: Vec<Example<'a>> =
+        all.into_iter().filter(|example| succeeded < EXAMPLES_MIN || example.runs[0].succeeded).collect();
     let step = all.len().div_ceil(EXAMPLES_MAX).max(1);
     all.into_iter().step_by(step).collect()
 }
