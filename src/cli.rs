@@ -106,7 +106,7 @@ PML__SECTION__KEY sets a key of the configuration";
 enum Command {
     /// Run the server: embedded log, HTTP on a loopback address
     Serve(serve::Arguments),
-    /// Serve the Model Context Protocol on standard input and output, from a server, a data directory [default: data_dir] or NATS
+    /// Serve the Model Context Protocol on standard input and output, from a server, a data directory [default: that of the configuration] or NATS
     Mcp(mcp::Arguments),
     /// Learn from traces shipped with the program and serve what was learnt
     Demo(demo::Arguments),

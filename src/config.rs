@@ -59,7 +59,7 @@ pub struct Config {
     pub default_server: String,
     pub http: Http,
     pub mcp: Mcp,
-    pub limits: Limits,
+    pub limits: LimitKeys,
     pub log: Log,
     pub dead: Dead,
     pub redact: Redact,
@@ -78,11 +78,32 @@ pub struct Config {
     pub nats: Nats,
 }
 
+/// Limits of published events.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitKeys {
+    pub intent_bytes_max: usize,
+    pub text_bytes_max: usize,
+    pub json_bytes_max: usize,
+    pub string_bytes_max: usize,
+    pub steps_max: usize,
+    pub dependencies_max: usize,
+    pub open_executions_max: usize,
+}
+
 impl From<&Config> for Limits {
-    fn from(Config { limits, redact, default_server, .. }: &Config) -> Self {
-        let redactor = Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read");
-        let default_server = Some(default_server.clone()).filter(|name| !name.is_empty());
-        Self { default_server, redactor, ..limits.clone() }
+    fn from(Config { limits: keys, redact, default_server, .. }: &Config) -> Self {
+        Self {
+            redactor: Redactor::with_extra(&redact.extra).expect("patterns are checked when the configuration is read"),
+            default_server: Some(default_server.clone()).filter(|name| !name.is_empty()),
+            intent_bytes_max: keys.intent_bytes_max,
+            text_bytes_max: keys.text_bytes_max,
+            json_bytes_max: keys.json_bytes_max,
+            string_bytes_max: keys.string_bytes_max,
+            steps_max: keys.steps_max,
+            dependencies_max: keys.dependencies_max,
+            open_executions_max: keys.open_executions_max,
+        }
     }
 }
 

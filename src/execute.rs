@@ -13,6 +13,7 @@ mod events;
 mod journal;
 mod look_ahead;
 mod request;
+mod resume;
 mod run;
 mod shelf;
 mod status;
@@ -31,7 +32,6 @@ use crate::ask::Asker;
 use crate::clock::{Clock, entropy};
 use crate::code::sandbox::ChildCommand;
 use crate::config;
-use crate::core::event::ToolRegistered;
 use crate::core::id::{ExecutionId, SessionId, StepId, ToolId};
 use crate::core::redact;
 use crate::core::shape::Shape;
@@ -226,21 +226,6 @@ impl Runner {
         self.0.call_ahead(run, &progress, &mut run.ahead.lock(), self.0.parts.settings.parallel_max);
     }
 
-    /// The tasks of a workflow whose calls need approval; all of a plan that is not sure.
-    fn need_approval(&self, workflow: &Workflow, plan: Option<&FollowedPlan>) -> Vec<StepId> {
-        let is_guess = plan.is_some_and(|plan| !plan.is_sure());
-        let needs = |tool: &ToolId| match self.0.parts.upstreams.tool(tool) {
-            Ok(tool) => self.needs_approval(&tool),
-            Err(_) => false,
-        };
-        workflow.tasks().iter().filter(|task| is_guess || needs(&task.tool)).map(|task| task.id.clone()).collect()
-    }
-
-    /// Whether a call of the tool needs approval, by the configuration.
-    pub fn needs_approval(&self, tool: &ToolRegistered) -> bool {
-        needs_approval(tool.annotations.as_ref(), self.0.parts.settings.approval)
-    }
-
     fn find(&self, run: &ExecutionId) -> Result<Arc<Run>, RunError> {
         self.0.shelf.lock().get(run).ok_or_else(|| RunError::UnknownRun(run.clone()))
     }
@@ -264,71 +249,6 @@ impl Runner {
     /// The runs that this process knows, the newest first.
     pub fn runs(&self) -> Vec<Arc<RunStatus>> {
         self.0.shelf.lock().newest_first().map(|run| Arc::clone(&run.status.borrow())).collect()
-    }
-
-    /// Approves what the run waits for, and lets it go on. Returns its id.
-    pub fn approve(&self, token: &str) -> Result<ExecutionId, RunError> {
-        self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
-        let run = {
-            let known = self.0.shelf.lock();
-            let run = known.waiting_for(token).ok_or(RunError::UnknownToken)?;
-            // Under the lock, so that a token works once.
-            run.set_state(RunState::Running);
-            run
-        };
-        if self.0.parts.views.current().executions.is_closed(&run.head.id) {
-            // A program has begun, so the log may have closed its execution in the meantime.
-            run.set_state(RunState::Interrupted);
-            return self.resume(&run.head.id);
-        }
-        *run.ended.lock() = None;
-        self.drive(&run);
-        Ok(run.head.id.clone())
-    }
-
-    /// Goes on with an interrupted or failed run from its first unfinished task. The id is a new one if the log has closed the old run.
-    pub fn resume(&self, run: &ExecutionId) -> Result<ExecutionId, RunError> {
-        self.0.parts.upstreams.is_here().map_err(RunError::Elsewhere)?;
-        let run = self.find(run)?;
-        let view = self.0.parts.views.current();
-        let is_open = view.executions.get(&run.head.id).is_some_and(|open| !open.has_finished());
-        if is_open && self.claim_interrupted(&run) {
-            *run.ended.lock() = None;
-            self.drive(&run);
-            return Ok(run.head.id.clone());
-        }
-        match run.state() {
-            RunState::Interrupted | RunState::Failed => {
-                let options = RunOptions {
-                    intent: Some(run.head.intent.clone()),
-                    session: run.head.session.clone(),
-                    agent: run.head.agent.clone(),
-                    // The approvals of a program are taken over.
-                    approved: run.head.program.is_none(),
-                    plan: None,
-                    reuse: Some(run.head.id.clone()),
-                    within: None,
-                };
-                let id = self.start(run.work(), options)?;
-                run.forget();
-                Ok(id)
-            }
-            RunState::Running => Err(RunError::UnderWay(run.head.id.clone())),
-            // An aborted run may never have been approved.
-            RunState::Succeeded | RunState::Aborted | RunState::ApprovalRequired { .. } => {
-                Err(RunError::NotResumable(run.head.id.clone()))
-            }
-        }
-    }
-
-    /// Marks an interrupted run as running, once for any number of callers.
-    fn claim_interrupted(&self, run: &Run) -> bool {
-        let _alone = self.0.shelf.lock();
-        let interrupted = run.state() == RunState::Interrupted;
-        if interrupted {
-            run.set_state(RunState::Running);
-        }
-        interrupted
     }
 
     /// Ends a run: calls under way are cancelled, finished results are kept. Also refuses an approval.

@@ -2,9 +2,8 @@
 
 use serde::Deserialize;
 
-use super::ConfigError;
+use super::{ConfigError, LimitKeys};
 use crate::code::sandbox::Limits;
-use crate::core::intake;
 
 /// Least `code.memory_bytes` and `code.stack_bytes`: with less, the interpreter does not start.
 const MEMORY_BYTES_MIN: usize = 1 << 20;
@@ -38,7 +37,7 @@ impl Code {
     }
 
     /// Returns the first setting that cannot work, by its key.
-    pub(super) fn validate(&self, limits: &intake::Limits) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self, limits: &LimitKeys) -> Result<(), ConfigError> {
         let invalid = |key, problem: String| Err(ConfigError::Value { key, problem });
         let positive = [
             ("code.time_ms", self.time_ms),

@@ -56,8 +56,27 @@ impl Scope {
 }
 
 impl Http {
+    /// Returns the first setting that cannot work, by its key.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        if self.body_timeout_ms == 0 {
+            let problem = "must be at least 1: no body could arrive in time".to_owned();
+            return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
+        }
+        if !self.listen.ip().is_loopback() && self.keys.is_empty() {
+            let problem = format!("{} is not a loopback address; make an API key with `pml key` first", self.listen);
+            return Err(ConfigError::Value { key: "http.listen", problem });
+        }
+        for key in &self.keys {
+            if blake3::Hash::from_hex(&key.hash).is_err() {
+                let problem = format!("hash of '{}' is not 64 hexadecimal digits; `pml key` prints it", key.name);
+                return Err(ConfigError::Value { key: "http.keys", problem });
+            }
+        }
+        self.validate_origins()
+    }
+
     /// Returns the first origin that cannot work.
-    pub(super) fn validate_origins(&self) -> Result<(), ConfigError> {
+    fn validate_origins(&self) -> Result<(), ConfigError> {
         let wrong = |problem: String| Err(ConfigError::Value { key: "http.cors_origins", problem });
         for origin in &self.cors_origins {
             let host = origin.split_once("://").map(|(_, host)| host);

@@ -46,10 +46,6 @@ impl Config {
         self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
         self.code.validate(&self.limits)?;
-        if self.http.body_timeout_ms == 0 {
-            let problem = "must be at least 1: no body could arrive in time".to_owned();
-            return Err(ConfigError::Value { key: "http.body_timeout_ms", problem });
-        }
         // The data flow of a capability is stored as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {
             return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
@@ -62,23 +58,13 @@ impl Config {
             let problem = "must be at least http.batch_events_max, or full batches could never be taken".to_owned();
             return Err(ConfigError::Value { key: "execution.queue_events_max", problem });
         }
-        if !self.http.listen.ip().is_loopback() && self.http.keys.is_empty() {
-            let problem = format!("{} is not a loopback address; make an API key with `pml key` first", self.http.listen);
-            return Err(ConfigError::Value { key: "http.listen", problem });
-        }
         if self.dead.bytes_max < self.dead.letter_bytes_max as u64 {
             let problem = "must be at least dead.letter_bytes_max, or a long letter could never be kept".to_owned();
             return Err(ConfigError::Value { key: "dead.bytes_max", problem });
         }
-        self.http.validate_origins()?;
+        self.http.validate()?;
         if let Err(error) = Redactor::with_extra(&self.redact.extra) {
             return Err(ConfigError::Value { key: "redact.extra", problem: error.to_string() });
-        }
-        for key in &self.http.keys {
-            if blake3::Hash::from_hex(&key.hash).is_err() {
-                let problem = format!("hash of '{}' is not 64 hexadecimal digits; `pml key` prints it", key.name);
-                return Err(ConfigError::Value { key: "http.keys", problem });
-            }
         }
         Ok(())
     }

@@ -3,8 +3,6 @@
 
 mod clean;
 
-use serde::Deserialize;
-
 use super::event::document::Run;
 use super::event::{CapabilityDeclared, Event, NewRecord, StepFinished, written_by_pml};
 use super::graph::edge::EdgeKind;
@@ -12,15 +10,11 @@ use super::id::StepId;
 use super::redact::Redactor;
 use super::refusal::Refusal;
 
-/// The limits of the intake: the keys of `[limits]` in the configuration, which holds the defaults; and the redactor.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The limits of the intake, named like the keys of `[limits]` in the configuration, which holds the defaults; and the redactor.
+#[derive(Clone, Debug)]
 pub struct Limits {
-    /// Made from the keys of `[redact]`, not read.
-    #[serde(skip)]
     pub redactor: Redactor,
     /// The server of tools that are named without one (key `default_server`); none if the source of the event gives the name.
-    #[serde(skip)]
     pub default_server: Option<String>,
     pub intent_bytes_max: usize,
     pub text_bytes_max: usize,

@@ -1,7 +1,28 @@
 //! Which calls need approval before they are made.
 
+use super::Runner;
+use super::request::FollowedPlan;
 use crate::config::Approval;
-use crate::core::event::ToolAnnotations;
+use crate::core::event::{ToolAnnotations, ToolRegistered};
+use crate::core::id::{StepId, ToolId};
+use crate::core::workflow::Workflow;
+
+impl Runner {
+    /// The tasks of a workflow whose calls need approval; all of a plan that is not sure.
+    pub(super) fn need_approval(&self, workflow: &Workflow, plan: Option<&FollowedPlan>) -> Vec<StepId> {
+        let is_guess = plan.is_some_and(|plan| !plan.is_sure());
+        let needs = |tool: &ToolId| match self.0.parts.upstreams.tool(tool) {
+            Ok(tool) => self.needs_approval(&tool),
+            Err(_) => false,
+        };
+        workflow.tasks().iter().filter(|task| is_guess || needs(&task.tool)).map(|task| task.id.clone()).collect()
+    }
+
+    /// Whether a call of the tool needs approval, by the configuration.
+    pub fn needs_approval(&self, tool: &ToolRegistered) -> bool {
+        needs_approval(tool.annotations.as_ref(), self.0.parts.settings.approval)
+    }
+}
 
 /// Whether a call of a tool with these hints needs approval. Without hints of its server, a tool counts as one that writes.
 pub fn needs_approval(hints: Option<&ToolAnnotations>, approval: Approval) -> bool {

@@ -140,9 +140,9 @@ impl Runner {
 
     /// The suggested plan for an intent, with its tasks.
     async fn planned(&self, intent: &str, arguments: Map<String, Value>) -> Result<(FollowedPlan, Draft), RunError> {
-        let (asker, asked) = (self.0.parts.asker.clone(), intent.to_owned());
+        let (asker, wanted) = (self.0.parts.asker.clone(), intent.to_owned());
         // It computes for some milliseconds.
-        let suggested = tokio::task::spawn_blocking(move || asker.plan(asked)).await.map_err(|_| RunError::Stopping)?;
+        let suggested = tokio::task::spawn_blocking(move || asker.plan(wanted)).await.map_err(|_| RunError::Stopping)?;
         let plan = suggested.map_err(|error| match error {
             AskError::Invalid { field, problem } => RunError::Request { field, problem },
             AskError::Embed(error) => {

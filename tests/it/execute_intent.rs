@@ -192,7 +192,7 @@ fn who_may_execute_need_not_be_who_may_approve() {
     });
     assert_eq!(waiting["status"], "approval_required");
     let lacks = |answer: &Answer| answer.status == 403 && answer.text.contains("lacks the scope 'approve'");
-    let mut beforehand = body.clone();
+    let mut beforehand = body;
     beforehand["approved"] = json!(true);
     assert!(lacks(&send(&agent_key, "/v1/execute", &beforehand)));
     let token = json!({"token": waiting["token"]});

@@ -61,7 +61,7 @@ fn proxy(port: u16) -> (u16, Arc<Mutex<String>>) {
             let (to_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
             let noted = Arc::clone(&noted);
             std::thread::spawn(move || {
-                pass(client, to_server, |bytes| noted.lock().unwrap().push_str(&String::from_utf8_lossy(bytes)))
+                pass(client, to_server, |bytes| noted.lock().unwrap().push_str(&String::from_utf8_lossy(bytes)));
             });
             std::thread::spawn(move || pass(server, to_client, |_| ()));
         }

@@ -66,7 +66,7 @@ pub(super) struct Fitting<'a> {
     adam: Vec<Adam>,
 }
 
-impl<'a> Fitting<'a> {
+impl Fitting<'_> {
     fn move_parameters(&mut self) {
         let square: f32 = self.gradient.groups().into_iter().flatten().map(|value| value * value).sum();
         let shrink = (self.settings.gradient_max / square.sqrt().max(f32::MIN_POSITIVE)).min(1.0);
