@@ -76,7 +76,8 @@ class Graph:
         value = self.embeddings()
         query, key, content = (self.product(value, name, self.dimensions, INNER) for name in ("query", "key", "value"))
         turned = self.node("Transpose", [key], "turned", perm=[0, 2, 1])
-        scores = self.node("MatMul", [query, turned], "scores")
+        # Small, so that every token is attended to a little, whatever the weights are.
+        scores = self.node("Mul", [self.node("MatMul", [query, turned], "products"), self.constant("small", np.float32(0.02))], "scores")
         # What is padding is attended to by nobody.
         mask = self.node("Cast", ["attention_mask"], "mask", to=TensorProto.FLOAT)
         missing = self.node("Mul", [self.node("Sub", [self.constant("one", np.float32(1)), mask], "hole"), self.constant("far", np.float32(-1e4))], "missing")

@@ -96,7 +96,8 @@ class Sender:
             self._changed.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread() and self._process == os.getpid():
-            thread.join(timeout + self._timeout)
+            # The request under way ends with its own time.
+            thread.join(timeout + self._timeout + 1.0)
 
     def stats(self) -> Stats:
         with self._changed:

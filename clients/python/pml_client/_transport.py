@@ -109,6 +109,9 @@ class HttpTransport:
             kept.sock.settimeout(timeout)
             try:
                 return self._exchange(kept, method, path, data)
+            except TimeoutError as error:
+                kept.close()
+                raise Unreachable(f"{self.url}: no answer within {timeout} s") from error
             except (OSError, http.client.HTTPException):
                 # The server may have closed it while it was idle; ids make a second attempt harmless.
                 kept.close()

@@ -57,7 +57,7 @@ def trace(execution: str) -> dict[str, Any]:
 
 class ClientCase(unittest.TestCase):
     def setUp(self) -> None:
-        self.pml = Client(URL)
+        self.pml = Client(URL, timeout=PATIENCE, prediction_timeout=PATIENCE)
         self.addCleanup(self.pml.close)
 
     def sent(self) -> None:

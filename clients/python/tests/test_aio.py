@@ -13,7 +13,7 @@ from support import PATIENCE, URL, trace
 
 class Async(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
-        self.pml = AsyncClient(URL)
+        self.pml = AsyncClient(URL, timeout=PATIENCE)
 
     async def asyncTearDown(self) -> None:
         await self.pml.close()

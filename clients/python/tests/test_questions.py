@@ -73,7 +73,7 @@ class Questions(ClientCase):
 
 class AsyncQuestions(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
-        self.pml = AsyncClient(URL)
+        self.pml = AsyncClient(URL, timeout=PATIENCE, prediction_timeout=PATIENCE)
 
     async def asyncTearDown(self) -> None:
         await self.pml.close()

@@ -15,7 +15,7 @@ import { reportTools } from "pml-client/openai-agents";
 import { z } from "zod";
 import { URL_OF_PML, records, sent, trace } from "./support.js";
 
-const pml = new Pml({ url: URL_OF_PML });
+const pml = new Pml({ url: URL_OF_PML, timeoutMs: 30_000, predictionTimeoutMs: 30_000 });
 after(() => pml.close());
 
 test("LangChain: the tools of a chain are steps of one run", async () => {

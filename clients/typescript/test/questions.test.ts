@@ -5,7 +5,7 @@ import { after, test } from "node:test";
 import { Pml } from "pml-client";
 import { PATIENCE_MS, URL_OF_PML, sent, trace } from "./support.js";
 
-const pml = new Pml({ url: URL_OF_PML });
+const pml = new Pml({ url: URL_OF_PML, timeoutMs: 30_000, predictionTimeoutMs: 30_000 });
 after(() => pml.close());
 
 async function learn(): Promise<void> {

@@ -3,7 +3,7 @@ import { after, test } from "node:test";
 import { Pml, Refused, type Run } from "pml-client";
 import { URL_OF_PML, records, sent, trace } from "./support.js";
 
-const pml = new Pml({ url: URL_OF_PML });
+const pml = new Pml({ url: URL_OF_PML, timeoutMs: 30_000, predictionTimeoutMs: 30_000 });
 after(() => pml.close());
 
 test("a run is in the log with its steps and their data flow", async () => {
@@ -76,7 +76,7 @@ test("a whole run is one document, and a wrong one is told by its field", async 
 test("a refused event is counted with its reason", async () => {
   const other = new Pml({ url: URL_OF_PML });
   other.register("not a tool", "x");
-  assert.equal(await other.flush(), true);
+  assert.equal(await other.flush(30_000), true);
   assert.equal(other.stats().refused, 1);
   assert.match(other.stats().refusals[0] ?? "", /data\.tool/);
   await other.close();
