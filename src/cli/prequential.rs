@@ -54,16 +54,13 @@ pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Co
         bar.inc(1);
         Ok(true)
     };
-    let name = match &arguments.url {
-        Some(url) => {
-            let location = LogLocation { url: Some(url.clone()), key: arguments.key.clone(), data: None, nats: None };
-            Source::open(&location, config).await?.visit(Seq::ZERO, ask).await?;
-            url.clone()
-        }
-        None => {
-            ask_all(&mut ask, directory, config).await?;
-            directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-        }
+    let name = if let Some(url) = &arguments.url {
+        let location = LogLocation { url: Some(url.clone()), key: arguments.key.clone(), data: None, nats: None };
+        Source::open(&location, config).await?.visit(Seq::ZERO, ask).await?;
+        url.clone()
+    } else {
+        ask_all(&mut ask, directory, config).await?;
+        directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     };
     bar.finish_and_clear();
     let asked = prequential.asked();
