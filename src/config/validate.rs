@@ -38,10 +38,7 @@ impl Config {
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
-        if !self.default_server.is_empty() && format!("{}:x", self.default_server).parse::<ToolId>().is_err() {
-            let problem = format!("'{}' cannot be the server of a tool id server:name", self.default_server);
-            return Err(ConfigError::Value { key: "default_server", problem });
-        }
+        self.validate_default_server()?;
         self.validate_trainer()?;
         self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
@@ -65,6 +62,14 @@ impl Config {
         self.http.validate()?;
         if let Err(error) = Redactor::with_extra(&self.redact.extra) {
             return Err(ConfigError::Value { key: "redact.extra", problem: error.to_string() });
+        }
+        Ok(())
+    }
+
+    fn validate_default_server(&self) -> Result<(), ConfigError> {
+        if !self.default_server.is_empty() && format!("{}:x", self.default_server).parse::<ToolId>().is_err() {
+            let problem = format!("'{}' cannot be the server of a tool id server:name", self.default_server);
+            return Err(ConfigError::Value { key: "default_server", problem });
         }
         Ok(())
     }

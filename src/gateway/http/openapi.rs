@@ -254,16 +254,20 @@ fn resources() -> Value {
             "responses": {"200": answered("One result per letter; ids are letter numbers")},
         }},
         "/mcp": mcp(),
-        "/message": {"post": {
-            "summary": "The Model Context Protocol as plain JSON-RPC: one message, no session",
-            "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
-            "responses": {"200": {"description": "The JSON-RPC response"}, "202": {"description": "A notification was received"}},
-        }},
+        "/message": {"post": message()},
         "/healthz": {"get": get("The process runs", &[])},
         "/readyz": {"get": get("Whether events are accepted, and how far the fold is behind the log", &[])},
         "/metrics": {"get": get("Prometheus metrics", &[])},
         "/openapi.json": {"get": get("This document", &[])},
         "/docs": {"get": get("This document as a page for people", &[])},
+    })
+}
+
+fn message() -> Value {
+    json!({
+        "summary": "The Model Context Protocol as plain JSON-RPC: one message, no session",
+        "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
+        "responses": {"200": {"description": "The JSON-RPC response"}, "202": {"description": "A notification was received"}},
     })
 }
 
