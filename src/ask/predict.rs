@@ -77,7 +77,8 @@ impl Asker {
         prediction.ranked.retain(|ranked| is_wanted(&ranked.outcome, request.only));
         prediction.ranked.truncate(limit);
         let mut answer = PredictAnswer::new(&state, &prediction, usize::MAX);
-        let first = prediction.ranked.first().and_then(|first| Candidate::find(&state, &first.outcome));
+        let first = prediction.ranked.first().filter(|_| prediction.is_informed);
+        let first = first.and_then(|first| Candidate::find(&state, &first.outcome));
         answer.prediction = first.map(|first| prediction_id(first.symbol(), &request.intent, &context).to_string());
         let given = request.context.iter().zip(&context);
         answer.unknown = given.filter(|(_, callee)| state.find(callee).is_none()).map(|(text, _)| text.clone()).collect();

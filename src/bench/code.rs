@@ -25,7 +25,7 @@ const MESSAGE_BYTES: usize = 100;
 /// Measures the three cases.
 pub async fn run(config: &Config) -> anyhow::Result<Vec<Case>> {
     let command = sandbox();
-    let limits = Limits { calls_max: usize::MAX, ..config.code.limits() };
+    let limits = Limits { calls_max: usize::MAX, ..config.code.limits(usize::MAX) };
     let mut starts = Vec::new();
     for _ in 0..STARTS {
         starts.push(program(&command, limits, 1).await?.0);

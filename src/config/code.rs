@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{ConfigError, LimitKeys};
+use super::ConfigError;
 use crate::code::sandbox::Limits;
 
 /// Least `code.memory_bytes` and `code.stack_bytes`: with less, the interpreter does not start.
@@ -25,19 +25,19 @@ pub struct Code {
 }
 
 impl Code {
-    /// The limits that the child process of a run keeps.
-    pub fn limits(&self) -> Limits {
+    /// The limits that the child process of a run keeps. It makes no more calls than an execution may have steps.
+    pub fn limits(&self, steps_max: usize) -> Limits {
         Limits {
             memory_bytes: self.memory_bytes,
             stack_bytes: self.stack_bytes,
             time_ms: self.time_ms,
-            calls_max: self.calls_max,
+            calls_max: self.calls_max.min(steps_max),
             output_bytes: self.output_bytes,
         }
     }
 
     /// Returns the first setting that cannot work, by its key.
-    pub(super) fn validate(&self, limits: &LimitKeys) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let invalid = |key, problem: String| Err(ConfigError::Value { key, problem });
         let positive = [
             ("code.time_ms", self.time_ms),
@@ -55,11 +55,6 @@ impl Code {
         if !(STACK_BYTES_MIN..=STACK_BYTES_MAX).contains(&self.stack_bytes) {
             let problem = format!("must be from {STACK_BYTES_MIN} to {STACK_BYTES_MAX}, the stack that a process has");
             return invalid("code.stack_bytes", problem);
-        }
-        if self.calls_max > limits.steps_max {
-            let problem =
-                format!("must be at most limits.steps_max ({}), or its calls could not be recorded", limits.steps_max);
-            return invalid("code.calls_max", problem);
         }
         Ok(())
     }

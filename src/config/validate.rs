@@ -42,7 +42,7 @@ impl Config {
         self.validate_trainer()?;
         self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
-        self.code.validate(&self.limits)?;
+        self.code.validate()?;
         // The data flow of a capability is stored as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {
             return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });

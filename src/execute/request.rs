@@ -131,7 +131,7 @@ impl Runner {
                 Workflow::new(draft.tasks)?.into()
             }
             _ => {
-                let problem = "give a workflow, code or a capability, one of them, or an intent alone".to_owned();
+                let problem = "give a workflow (tasks), code or a capability, one of them, or an intent alone".to_owned();
                 return Err(RunError::Request { field: "workflow", problem });
             }
         };

@@ -104,6 +104,7 @@ impl Keeper {
             tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => break None,
                 _ = &mut ended => break Some("the connection ended".to_owned()),
+                () = self.server.lost.notified() => break Some("a call lost the connection".to_owned()),
                 () = changed => {}
             }
         };

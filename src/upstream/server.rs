@@ -7,7 +7,7 @@ use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::CallError;
 use super::child::StderrLines;
@@ -60,6 +60,8 @@ pub(super) struct Server {
     pub(super) entry: Result<ServerEntry, String>,
     pub(super) live: watch::Sender<Live>,
     pub(super) stderr: StderrLines,
+    /// Told when a call lost the connection. A transport over HTTP does not notice that by itself.
+    pub(super) lost: Notify,
     calls: Semaphore,
     waiting: AtomicUsize,
     waiting_max: usize,
@@ -90,6 +92,7 @@ impl Server {
             name,
             live: watch::Sender::new(live),
             stderr: StderrLines::default(),
+            lost: Notify::new(),
             calls: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
             waiting: AtomicUsize::new(0),
             waiting_max: settings.waiting_max,
@@ -171,7 +174,10 @@ impl Server {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
             Ok(_) => Err(CallError::Refused("the tool asks for further input, which pml cannot give".to_owned())),
             Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.to_string())),
-            Err(error) => Err(CallError::Lost { server: self.name.clone(), problem: error.to_string() }),
+            Err(error) => {
+                self.lost.notify_one();
+                Err(CallError::Lost { server: self.name.clone(), problem: error.to_string() })
+            }
         }
     }
 }

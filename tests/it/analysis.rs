@@ -26,6 +26,7 @@ fn duckdb_and_polars_count_what_the_state_counts() {
     };
     let of_steps = past.records.iter().filter_map(|record| match record.event() {
         Event::StepFinished(step) => step.duration_ms,
+        Event::StepSpeculated(call) => Some(call.duration_ms),
         _ => None,
     });
     let expected = json!([

@@ -16,7 +16,7 @@ use crate::run::{finished, started, step};
 use crate::server::{Server, pml};
 
 /// Beginnings of commands that are not run, and why. Those of pml are compared with the help.
-const NOT_RUN: [(&str, &str); 21] = [
+const NOT_RUN: [(&str, &str); 24] = [
     ("cargo ", "compiles"),
     ("scripts/", "installs, or runs these tests"),
     ("docker ", "no daemon is here"),
@@ -33,6 +33,9 @@ const NOT_RUN: [(&str, &str); 21] = [
     ("pml eval --prequential pml-data", "the log of the running server"),
     ("pml servers import ~", "the settings of a person"),
     ("pml execute workflow.json", "needs servers and a workflow; tests/it/execute.rs has its tests"),
+    ("pml execute --intent", "needs servers; tests/it/execute_intent.rs has its tests"),
+    ("pml code run program.ts", "needs servers and a program; tests/it/code.rs has its tests"),
+    ("nats req pml.default.run.", "needs servers; tests/it/runs_on_nats.rs has its tests"),
     ("pml explain --prediction 01K", "an id that nobody has"),
     ("pml speculate --plan", "its tasks depend on what is known"),
     ("pml replay --publish", "at recorded pace, which takes as long as the past took"),

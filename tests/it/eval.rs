@@ -101,7 +101,7 @@ fn the_ablation_has_a_row_for_everything_and_for_each_part_left_out() {
     };
     let report: Value = serde_json::from_str(&run(&["--ablation", "--json"])).unwrap();
     let rows = report["ablation"].as_array().unwrap();
-    let parts = ["head", "encoder", "shgat", "message_passing", "priorities", "semantic", "structure", "temporal"];
+    let parts = ["head", "encoder", "shgat", "message_passing", "priorities", "semantic", "structure", "temporal", "hyperpath"];
     let mut expected = vec!["everything".to_owned()];
     expected.extend(parts.iter().map(|part| format!("without {part}")));
     expected.push("untrained".to_owned());

@@ -164,7 +164,7 @@ fn wrong_messages_and_calls_say_what_is_wrong() {
     };
     refused("pml_discover", json!({}), "intent: is blank");
     refused("pml_discover", json!({"intent": "x", "colour": "red"}), "colour");
-    refused("pml_predict", json!({"context": ["nonsense"]}), "context");
+    refused("pml_predict", json!({"context": ["a:b:c d"]}), "context");
     refused("pml_feedback", json!({"verdict": "accepted"}), "prediction");
     refused("pml_feedback", json!({"prediction": "7", "verdict": "accepted"}), "prediction: '7' is not the id of a record");
     refused("pml_continue", json!({}), "token");

@@ -115,7 +115,7 @@ fn joined(words: impl Iterator<Item = String>) -> String {
     let mut handle = String::new();
     for word in words {
         let word = &word[..word.len().min(LEN_MAX)];
-        if handle.len() + 1 + word.len() > LEN_MAX {
+        if handle.len() + usize::from(!handle.is_empty()) + word.len() > LEN_MAX {
             break;
         }
         if !handle.is_empty() {

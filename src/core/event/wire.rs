@@ -19,6 +19,7 @@ type WireText<'a> = Cow<'a, str>;
 
 /// A tool exists, or its description changed.
 #[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolRegistered<'a> {
     /// `server:name`; `mcp__server__name`, `server__name` and `server.name` are accepted and normalised. A name without a server belongs

@@ -231,7 +231,7 @@ fn a_run_can_be_stopped_at_every_step_of_the_fit_and_the_gate() {
 #[test]
 fn a_training_begins_with_the_priorities_that_the_last_one_left() {
     let mut workspace = Workspace::new();
-    (0..60).for_each(|number| workspace.learn(number, |verb| verb));
+    (0..160).for_each(|number| workspace.learn(number, |verb| verb));
     let settings = TrainSettings { parts: vec![ModelPart::Shgat], ..TrainSettings::default() };
     let starting = |state: &State| {
         let data = TrainingData::new(state);
@@ -245,10 +245,10 @@ fn a_training_begins_with_the_priorities_that_the_last_one_left() {
     parts[0].event.accepted = true;
     workspace.record(&parts);
     let left = starting(&workspace.state);
-    assert_eq!(left.iter().count(), 60, "one per trace");
+    assert_eq!(left.iter().count(), 160, "one per trace");
     assert!(left.iter().any(|(trace, priority)| (priority - left.get(u128::MAX)).abs() > 0.1 && trace > 0));
     // New traces are as surprising as unknown ones.
-    workspace.learn(60, |verb| verb);
+    workspace.learn(160, |verb| verb);
     assert_eq!(starting(&workspace.state), left);
     let again = workspace.trained(&settings);
     assert_ne!(again[0].event.digest, parts[0].event.digest);

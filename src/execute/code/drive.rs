@@ -66,7 +66,7 @@ pub(in crate::execute) async fn drive(shared: Arc<Shared>, run: Arc<Run>) {
 
 async fn run_program(driver: &Driver, own: &ProgramRun, calls: &Calls<'_>) -> End {
     let parts = &driver.shared.parts;
-    let sandbox = match Sandbox::start(&parts.sandbox, parts.code.limits()) {
+    let sandbox = match Sandbox::start(&parts.sandbox, parts.code.limits(parts.tasks_max)) {
         Ok(sandbox) => sandbox,
         Err(error) => return End::Ended(Outcome { result: Err(error), console: String::new() }),
     };
