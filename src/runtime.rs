@@ -7,6 +7,7 @@ mod on_nats;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
@@ -139,6 +140,9 @@ struct ActorInputs {
     embedder: SharedEmbedder,
 }
 
+/// How long a start waits for the first index.
+const INDEX_WAIT: Duration = Duration::from_secs(10);
+
 impl Runtime {
     /// Opens the configured log, catches up with it and starts the actors.
     pub async fn start(config: &Config, clock: Clock) -> Result<Self, StartError> {
@@ -168,7 +172,13 @@ impl Runtime {
             leases: Leases::default(),
             queue: None,
         };
-        Self::start_actors(config, environment).await
+        let runtime = Self::start_actors(config, environment).await?;
+        // The first question finds what the log holds. An index that never comes is no reason not to start.
+        let indexed = runtime.indexed.at_least(runtime.views.current().applied());
+        if tokio::time::timeout(INDEX_WAIT, indexed).await.is_err() {
+            tracing::warn!("the index is not ready yet; the first answers may lack results");
+        }
+        Ok(runtime)
     }
 
     /// Serves HTTP on the configured address until the returned server is stopped. The address is the one bound, also for port 0.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::import::{dataset_events, publish_all};
 use super::output::Output;
 use super::scratch::Scratch;
-use super::serve::until_stopped;
+use super::serve::{StopSignals, until_stopped};
 use super::{CommandError, Outcome};
 use crate::bus::{Delivery, Subscription};
 use crate::clock::Clock;
@@ -177,6 +177,7 @@ fn program() -> String {
 }
 
 async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, output: &Output) -> Result<(), CommandError> {
+    let signals = StopSignals::catch()?;
     let (server, address) = match runtime.serve_http(&config.http) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && !listen_is_fixed => {
             config.http.listen.set_port(0);
@@ -196,7 +197,7 @@ async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, out
          Ctrl-C ends the demo and removes its data.",
         sample_events()
     ));
-    until_stopped(server, runtime).await
+    until_stopped(server, runtime, signals).await
 }
 
 /// Returns the events of a small execution, to be pasted into a terminal.

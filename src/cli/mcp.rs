@@ -5,6 +5,7 @@ mod bridge;
 
 use clap::Args;
 
+use super::serve::StopSignals;
 use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
@@ -47,7 +48,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config) -> Outcome {
 async fn serve(runtime: Runtime) -> Outcome {
     let session = format!("stdio {}", runtime.clock.fresh_id());
     let server = McpServer::new(runtime.mcp.clone(), Caller::local(&session));
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut signals = StopSignals::catch()?;
     let serving = async {
         match rmcp::serve_server(server, rmcp::transport::io::stdio_pipes()).await {
             Ok(running) => drop(running.waiting().await),
@@ -57,8 +58,7 @@ async fn serve(runtime: Runtime) -> Outcome {
     };
     let ended = tokio::select! {
         () = serving => Ok(0),
-        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| 0).map_err(Into::into),
-        _ = terminate.recv() => Ok(0),
+        () = signals.received() => Ok(0),
         damage = runtime.damaged() => Err(damage.into()),
     };
     runtime.stop().await;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::Output;
 use super::{CommandError, Outcome};
@@ -49,6 +50,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     } else {
         return Err(anyhow::anyhow!("--roles needs --nats: an embedded pml is one process").into());
     };
+    let signals = StopSignals::catch()?;
     let (server, address) = listen(&runtime, &config.http)?;
     let applied = runtime.views.current().applied();
     if on_nats {
@@ -59,7 +61,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
         output.say(format!("pml listens on http://{address} with the log in {directory} ({applied} records)"));
         output.json(&json!({"listen": address.to_string(), "data_dir": config.data_dir, "records": applied.0}));
     }
-    let ended = until_stopped(server, &runtime).await;
+    let ended = until_stopped(server, &runtime, signals).await;
     output.say("stopping");
     runtime.stop().await;
     ended.map(|()| 0)
@@ -76,14 +78,36 @@ pub(super) fn listen(runtime: &Runtime, settings: &config::Http) -> anyhow::Resu
     })
 }
 
+/// The signals that end a server. They are caught from the moment this exists, so it must exist before anybody is told of the server.
+pub(super) struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    pub(super) fn catch() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for one of them.
+    pub(super) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
 /// Serves until Ctrl-C, SIGTERM or damage of the log; then finishes the requests under way.
-pub(super) async fn until_stopped(server: actix_web::dev::Server, runtime: &Runtime) -> Result<(), CommandError> {
+pub(super) async fn until_stopped(
+    server: actix_web::dev::Server,
+    runtime: &Runtime,
+    mut signals: StopSignals,
+) -> Result<(), CommandError> {
     let handle = server.handle();
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let serving = actix_rt::spawn(server);
     let damage = tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| None)?,
-        _ = terminate.recv() => None,
+        () = signals.received() => None,
         damage = runtime.damaged() => Some(damage),
     };
     // Connections that are kept alive would keep an orderly stop waiting, so the requests under way are waited for instead.

@@ -203,7 +203,7 @@ fn a_question_is_answered_with_and_without_intent_and_context() {
         let Answer { status, text, .. } = server.question("/v1/predict", question);
         assert!(status == 400 && text.contains(problem), "{question}: {status} {text}");
     };
-    refused(&json!({"context": ["nonsense"]}), "context: 'nonsense'");
+    refused(&json!({"context": ["a:b:c d"]}), "context: 'a:b:c d'");
     refused(&json!({"limit": 0}), "limit: is 0, it must be from 1 to 50");
     refused(&json!({"intent": "x".repeat(100_000)}), "limits.intent_bytes_max");
     refused(&json!({"colour": "red"}), "colour");
