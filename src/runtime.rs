@@ -4,10 +4,10 @@ mod actors;
 mod calls;
 mod leases;
 mod on_nats;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
@@ -140,9 +140,6 @@ struct ActorInputs {
     embedder: SharedEmbedder,
 }
 
-/// How long a start waits for the first index.
-const INDEX_WAIT: Duration = Duration::from_secs(10);
-
 impl Runtime {
     /// Opens the configured log, catches up with it and starts the actors.
     pub async fn start(config: &Config, clock: Clock) -> Result<Self, StartError> {
@@ -173,11 +170,7 @@ impl Runtime {
             queue: None,
         };
         let runtime = Self::start_actors(config, environment).await?;
-        // The first question finds what the log holds. An index that never comes is no reason not to start.
-        let indexed = runtime.indexed.at_least(runtime.views.current().applied());
-        if tokio::time::timeout(INDEX_WAIT, indexed).await.is_err() {
-            tracing::warn!("the index is not ready yet; the first answers may lack results");
-        }
+        runtime.wait_indexed().await;
         Ok(runtime)
     }
 
@@ -347,22 +340,6 @@ impl Runtime {
             self.wait_caught_up(last).await?;
         }
         Ok(())
-    }
-
-    /// Waits until every published event is folded, every finished execution is closed and every text has its vector, and returns that
-    /// view. If the fold ends before, returns the last view.
-    pub async fn settled(&self) -> Arc<State> {
-        loop {
-            let tail = *self.log.tail().borrow();
-            let is_settled = |view: &State| {
-                let (embedded, wanted) = view.vectors.coverage();
-                view.applied() >= tail && embedded == wanted && view.executions.finished_len() == 0
-            };
-            let Some(view) = self.views.wait_until(is_settled).await else { return self.views.current() };
-            if view.applied() >= *self.log.tail().borrow() {
-                return view;
-            }
-        }
     }
 
     /// Stops the actors, then lets the log write what it holds and close its file. On NATS this ends within a few seconds, also when
