@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::call::Failure;
 use super::code::{ProgramRun, ProgramStatus};
 use super::journal::{FinishedTask, Journal, Line};
 use super::look_ahead::Ahead;
@@ -55,6 +56,19 @@ pub(super) struct Finished {
     pub(super) ended: Timestamp,
     pub(super) duration_ms: u64,
     pub(super) attempts: u32,
+}
+
+impl Finished {
+    /// The result of a call with its times; `None` if it failed.
+    pub(super) fn of(
+        outcome: &Result<Arc<Value>, Failure>,
+        (started, ended): (Timestamp, Timestamp),
+        duration_ms: u64,
+        attempts: u32,
+    ) -> Option<Self> {
+        let result = Arc::clone(outcome.as_ref().ok()?);
+        Some(Self { result, started, ended, duration_ms, attempts })
+    }
 }
 
 impl AsRef<Value> for Finished {

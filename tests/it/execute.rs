@@ -6,13 +6,18 @@ use crate::server::{agent, eventually, pml};
 use crate::upstreams::WithServers;
 
 fn start() -> Option<WithServers> {
-    let pml = WithServers::start(&[("fake", &[])], &[])?;
+    start_with(&[])
+}
+
+/// A server with these settings whose tools are those of the fake MCP server.
+pub(crate) fn start_with(settings: &[(&str, &str)]) -> Option<WithServers> {
+    let pml = WithServers::start(&[("fake", &[])], settings)?;
     pml.server("fake", &["ready"]);
     Some(pml)
 }
 
 /// Three steps: two texts in capital letters, joined.
-fn three_steps() -> Value {
+pub(crate) fn three_steps() -> Value {
     json!({"tasks": [
         {"id": "left", "tool": "fake:upper", "arguments": {"text": "ab"}},
         {"id": "right", "tool": "fake:upper", "arguments": {"text": "cd"}},

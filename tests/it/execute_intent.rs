@@ -4,27 +4,13 @@
 use pml::gateway::http::{hash_key, new_key};
 use serde_json::{Value, json};
 
+use crate::execute::{start_with as start, three_steps};
 use crate::mcp::call;
 use crate::run::event;
 use crate::server::{Answer, agent, eventually};
 use crate::upstreams::WithServers;
 
 const INTENT: &str = "shout two words together";
-
-fn start(settings: &[(&str, &str)]) -> Option<WithServers> {
-    let pml = WithServers::start(&[("fake", &[])], settings)?;
-    pml.server("fake", &["ready"]);
-    Some(pml)
-}
-
-/// Two texts in capital letters, joined.
-fn three_steps() -> Value {
-    json!({"tasks": [
-        {"id": "left", "tool": "fake:upper", "arguments": {"text": "ab"}},
-        {"id": "right", "tool": "fake:upper", "arguments": {"text": "cd"}},
-        {"id": "both", "tool": "fake:join", "arguments": {"left": "$OUTPUT[left].text", "right": "-$OUTPUT[right].text"}},
-    ]})
-}
 
 /// Runs the three steps for the intent and waits until a plan for it is sure.
 fn taught(pml: &WithServers) {

@@ -81,13 +81,7 @@ impl PastCall {
 
     /// The call with its result, if it succeeded.
     pub(super) fn finished(&self) -> Option<Finished> {
-        self.outcome.as_ref().ok().map(|result| Finished {
-            result: Arc::clone(result),
-            started: self.started,
-            ended: self.ended,
-            duration_ms: self.duration_ms,
-            attempts: self.attempts,
-        })
+        Finished::of(&self.outcome, (self.started, self.ended), self.duration_ms, self.attempts)
     }
 
     /// The call of a tool as a task; `None` for a capability.
