@@ -40,12 +40,13 @@ impl Shared {
             let hints = parts.upstreams.tool(tool).ok().and_then(|tool| tool.annotations.clone());
             hints.is_some_and(|hints| hints.read_only == Some(true))
         };
+        let finished = run.finished();
         for at in callable_ahead(&run.head.workflow, progress, only_reads) {
             let task = &run.head.workflow.tasks()[at];
             if ahead.len() >= room {
                 return;
             }
-            if let (false, Ok(arguments)) = (ahead.contains_key(&at), call::arguments(task, &run.finished())) {
+            if let (false, Ok(arguments)) = (ahead.contains_key(&at), call::arguments(task, &finished)) {
                 let call = call::call(at, task.clone(), arguments, parts.upstreams.clone(), parts.clock.clone());
                 let call = parts.upstreams.hub().handle().spawn(call);
                 ahead.insert(at, EarlyCall { began: parts.clock.uptime(), call });

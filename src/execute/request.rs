@@ -1,4 +1,4 @@
-//! What is asked of the runner: a workflow, a capability with arguments, or an intent, for which a plan is suggested. HTTP, MCP, NATS and
+//! What is asked of the runner: a workflow, a program, a capability with arguments, or an intent, for which a plan is suggested. HTTP, MCP, NATS and
 //! the command line ask the same.
 
 use std::str::FromStr;
