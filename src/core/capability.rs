@@ -4,6 +4,8 @@
 //! The id of a capability is the digest of its canonical structure (`structure`), so the same procedure run by different agents is
 //! one capability. `Capabilities` is the table of them, with members, levels and parents.
 
+pub mod decided;
+mod digest;
 mod handle;
 mod identity_cache;
 mod programs;
@@ -14,17 +16,20 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, Vector};
 
-use super::digest::{DigestWriter, Digestible};
 use super::event::{CapabilityDeclared, Json, TraceCompleted};
 use super::graph::edge::EdgeCounter;
 use super::graph::{Node, NodeKind};
 use super::id::{Callee, CapabilityId, Seq};
 use super::text::searchable_text;
+use decided::Decisions;
 use handle::Origin;
 use identity_cache::IdentityCache;
 use programs::Programs;
 pub use structure::Structure;
 
+/// Capabilities of a workspace. Events that name a further one are refused (`State::check_room`), and no further procedure is
+/// learned: positions never change, so none is evicted.
+pub const CAPABILITIES_MAX: usize = 1 << 18;
 /// Distinct intents kept per capability, the latest ones.
 pub const INTENTS_KEPT: usize = 16;
 
@@ -74,6 +79,8 @@ pub struct Capability {
     pub parameters_schema: Option<Json>,
     /// Distinct intents it was used for, oldest first, at most [`INTENTS_KEPT`].
     pub intents: VecDeque<Arc<str>>,
+    /// What people decided about it.
+    pub decided: Decisions,
     /// The record that introduced it, and the last that changed it.
     pub first_seq: Seq,
     pub last_seq: Seq,
@@ -97,6 +104,7 @@ impl Capability {
             code: None,
             parameters_schema: None,
             intents: VecDeque::new(),
+            decided: Decisions::default(),
             first_seq: seq,
             last_seq: seq,
         }
@@ -112,6 +120,11 @@ impl Capability {
     /// would let a past intent find itself.
     pub fn text(&self) -> Option<String> {
         (self.status != Status::Stub).then(|| searchable_text(&self.name, &self.description))
+    }
+
+    /// Whether it may be recommended: its structure is known, and nobody retired it or merged it into another.
+    pub fn is_offered(&self) -> bool {
+        self.status != Status::Stub && !self.decided.retired && self.decided.merged_into.is_none()
     }
 
     /// The counts of the `contains` edge to each member, which is observed whenever the capability runs.
@@ -152,6 +165,8 @@ pub struct Capabilities {
     table: Vector<Arc<Capability>>,
     identities: IdentityCache,
     programs: Programs,
+    /// By position: those that a person merged into it, directly. Derived from the table.
+    merged: OrdMap<u32, BTreeSet<u32>>,
 }
 
 impl Capabilities {
@@ -171,9 +186,12 @@ impl Capabilities {
         self.identities.identity(calls, flow, || Structure::canonical(callees, flow).0)
     }
 
-    /// The id of the capability that has this program.
-    pub fn with_program(&self, code: &str) -> Option<CapabilityId> {
-        self.programs.find(code).map(|position| self.at(position).id)
+    /// The capability that an execution with this `code` ran: the one that it names, or the one that has it as its program.
+    pub fn that_ran(&self, code: &str) -> Option<CapabilityId> {
+        match programs::named(code) {
+            Some(id) => self.get(id).filter(|known| known.status != Status::Stub).map(|known| known.id),
+            None => self.programs.find(code).map(|position| self.at(position).id),
+        }
     }
 
     /// Counts a run of the procedure `id`. The first run in which every step succeeded makes it a capability (eager learning); from
@@ -188,7 +206,8 @@ impl Capabilities {
     ) -> Option<CapabilityId> {
         let flawless = trace.success && trace.steps.iter().all(|step| step.success);
         let known = self.position(id).filter(|position| self.at(*position).status != Status::Stub);
-        if known.is_none() && !flawless {
+        let has_room = self.position(id).is_some() || self.len() < CAPABILITIES_MAX;
+        if known.is_none() && !(flawless && has_room) {
             return None;
         }
         let position = known.unwrap_or_else(|| self.intern(id, seq));
@@ -202,13 +221,14 @@ impl Capabilities {
             capability.name = name;
             capability.status = Status::Learned;
         }
+        self.record_call(position, trace.success, trace.ended.millis_since(trace.started), seq);
         let capability = self.at_mut(position);
-        capability.record_use(trace.success, trace.ended.millis_since(trace.started), seq);
         if trace.success {
             capability.remember_intent(&trace.intent);
+            let program = trace.code.as_ref().filter(|code| programs::named(code).is_none());
             if capability.code.is_none() {
-                capability.code.clone_from(&trace.code);
-                self.programs.replace(position, None, trace.code.as_deref());
+                capability.code = program.cloned();
+                self.programs.replace(position, None, program.map(String::as_str));
             }
         }
         known.is_none().then_some(id)
@@ -226,17 +246,20 @@ impl Capabilities {
             self.programs.replace(position, before, Some(code));
         }
         let capability = self.at_mut(position);
-        capability.name.clone_from(&event.name);
+        // A name that a person gave stays; the declared one comes back when that is undone.
+        capability.decided.own_name.as_mut().unwrap_or(&mut capability.name).clone_from(&event.name);
         capability.description.clone_from(&event.description);
-        capability.status = Status::Approved;
+        *capability.decided.own_status.as_mut().unwrap_or(&mut capability.status) = Status::Approved;
         capability.code = event.code.clone().or(capability.code.take());
         capability.parameters_schema.clone_from(&event.parameters_schema);
         capability.last_seq = seq;
     }
 
-    /// Counts a step that called this capability.
+    /// Counts a run or a call of this capability, also for those that it was merged into.
     pub fn record_call(&mut self, position: u32, success: bool, duration_ms: u64, seq: Seq) {
-        self.at_mut(position).record_use(success, duration_ms, seq);
+        for counted in self.with_merged(position) {
+            self.at_mut(counted).record_use(success, duration_ms, seq);
+        }
     }
 
     fn set_handle(&mut self, position: u32, origin: &Origin<'_>) {
@@ -330,6 +353,7 @@ impl Capabilities {
         for (position, capability) in (0..).zip(&rows) {
             programs.replace(position, None, capability.code.as_deref());
         }
+        let merged = decided::merges(&rows);
         Self {
             positions: rows.iter().map(|capability| capability.id).zip(0_u32..).collect(),
             handles: rows
@@ -341,6 +365,7 @@ impl Capabilities {
             table: rows.into_iter().map(Arc::new).collect(),
             identities: IdentityCache::default(),
             programs,
+            merged,
         }
     }
 
@@ -360,31 +385,5 @@ impl Capabilities {
 
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
-    }
-}
-
-impl Digestible for Capabilities {
-    fn digest(&self, writer: &mut DigestWriter) {
-        writer.len(self.table.len());
-        for capability in &self.table {
-            writer.u128(capability.id.to_bits()).text(&capability.handle).text(&capability.name).text(&capability.description);
-            writer.text(capability.status.name()).u32(capability.level);
-            writer.u64(capability.usage).u64(capability.successes).u64(capability.duration_total_ms);
-            for text in [capability.code.as_deref(), capability.parameters_schema.as_ref().map(Json::as_str)] {
-                writer.optional(text, |writer, text| {
-                    writer.text(text);
-                });
-            }
-            writer.u64(capability.first_seq.0).u64(capability.last_seq.0);
-            capability.structure.digest(writer);
-            writer.len(capability.members.len()).len(capability.parents.len());
-            for node in capability.members.iter().chain(&capability.parents) {
-                writer.u32(node.to_bits());
-            }
-            writer.len(capability.intents.len());
-            for intent in &capability.intents {
-                writer.text(intent);
-            }
-        }
     }
 }

@@ -13,6 +13,7 @@ pub mod kind;
 pub mod schema;
 pub mod stored;
 mod text;
+pub mod whole;
 pub(crate) mod wire;
 
 use std::borrow::Cow;
@@ -22,11 +23,11 @@ use std::sync::Arc;
 use super::id::{ExecutionId, RecordId, Seq};
 use super::time::Timestamp;
 pub use data::{
-    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven,
-    FeedbackTarget, FeedbackVerdict, LogForked, ModelMetric, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack,
-    ModelTrained, ModelVersion, Outcome, PredictionServed, RankedOutcome, StepFinished, StepSpeculated, StepStarted,
-    StructureEdge, StructureNode, TemplateLoaded, ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined,
-    ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
+    CapabilityApproved, CapabilityDeclared, CapabilityMerged, CapabilityRenamed, CapabilityRetired, CurvePoint, CurveStage,
+    DeclaredStructure, EmbeddingComputed, ExecutionFinished, ExecutionStarted, FeedbackGiven, FeedbackTarget, FeedbackVerdict,
+    LogForked, ModelMetric, ModelParameters, ModelPart, ModelPromoted, ModelRolledBack, ModelTrained, ModelVersion, Outcome,
+    PredictionServed, RankedOutcome, StepFinished, StepSpeculated, StepStarted, StructureEdge, StructureNode, TemplateLoaded,
+    ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
 };
 pub use kind::Kind;
 
@@ -106,6 +107,10 @@ pub enum Event {
     ToolApproved(ToolApproved),
     ToolOutputInferred(ToolOutputInferred),
     StepSpeculated(StepSpeculated),
+    CapabilityRenamed(CapabilityRenamed),
+    CapabilityMerged(CapabilityMerged),
+    CapabilityApproved(CapabilityApproved),
+    CapabilityRetired(CapabilityRetired),
 }
 
 /// A pattern of the events that only pml writes and that belong to no execution. A new kind is in no pattern, so that every match asks for it.
@@ -121,6 +126,10 @@ macro_rules! written_by_pml {
             | Event::ToolQuarantined(_)
             | Event::ToolApproved(_)
             | Event::ToolOutputInferred(_)
+            | Event::CapabilityRenamed(_)
+            | Event::CapabilityMerged(_)
+            | Event::CapabilityApproved(_)
+            | Event::CapabilityRetired(_)
     };
 }
 
@@ -160,6 +169,10 @@ impl Event {
             Self::ToolApproved(_) => Kind::ToolApproved,
             Self::ToolOutputInferred(_) => Kind::ToolOutputInferred,
             Self::StepSpeculated(_) => Kind::StepSpeculated,
+            Self::CapabilityRenamed(_) => Kind::CapabilityRenamed,
+            Self::CapabilityMerged(_) => Kind::CapabilityMerged,
+            Self::CapabilityApproved(_) => Kind::CapabilityApproved,
+            Self::CapabilityRetired(_) => Kind::CapabilityRetired,
         }
     }
 

@@ -199,23 +199,44 @@ mod tests {
         step.parse().unwrap()
     }
 
+    fn fact(number: i64, event: &Event) -> Arc<NewRecord> {
+        let time = Timestamp::from_micros(number);
+        let id = RecordId::derived(time, &[&number.to_string()]);
+        Arc::new(NewRecord { id, time, source: "test".into(), causation: None, envelope: None, event: event.clone() })
+    }
+
+    fn known(given: &[Event]) -> Executions {
+        let mut executions = Executions::default();
+        for (number, event) in (0..).zip(given) {
+            executions.apply(&fact(number, event));
+        }
+        executions
+    }
+
     /// Checks whether `event` is admitted after the events `given`.
     #[expect(clippy::needless_pass_by_value, reason = "a row of a table reads better without a reference")]
     fn check(given: &[Event], event: &Event, expected: Result<(), Refusal>) {
-        let mut executions = Executions::default();
-        for (number, event) in (0..).zip(given) {
-            let time = Timestamp::from_micros(number);
-            let id = RecordId::derived(time, &[&number.to_string()]);
-            executions.apply(&Arc::new(NewRecord {
-                id,
-                time,
-                source: "test".into(),
-                causation: None,
-                envelope: None,
-                event: event.clone(),
-            }));
-        }
+        let executions = known(given);
         assert_eq!(admit(&executions, event, &LIMITS), expected, "given {given:?} when {event:?}");
+    }
+
+    #[test]
+    fn an_event_that_was_taken_back_leaves_no_trace() {
+        let begun = [start("e1"), step("s1", "a:x")];
+        for given in [&[][..], &begun[..1], &begun, &[start("e1"), done("s1", &[])]] {
+            for event in [start("e1"), step("s1", "a:x"), step("s2", "a:x"), done("s1", &[]), done("s2", &[]), finish()] {
+                let (before, mut after) = (known(given), known(given));
+                if admit(&after, &event, &LIMITS).is_ok() {
+                    let taken = fact(100, &event);
+                    after.apply(&taken);
+                    after.take_back(&taken);
+                }
+                let seen = |executions: &Executions| {
+                    (executions.len(), executions.finished_len(), format!("{:?}", executions.get(&execution("e1"))))
+                };
+                assert_eq!(seen(&after), seen(&before), "given {given:?} when {event:?}");
+            }
+        }
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! mentioned it: what the agent wrote itself, in the intent or in an argument, flows from no call, also if a result repeats it.
 //! Values are kept as hashes, so nothing that passed through can be read back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::hash::BuildHasherDefault;
 
-use super::hash::fnv1a;
+use super::hash::{PrecomputedHash, fnv1a};
 
-/// Longest value that is compared, in bytes; longer ones are split into their words only.
+/// Shortest and longest value that is compared, in bytes; longer ones are split into their words only.
+const VALUE_LEN_MIN: usize = 6;
 const VALUE_LEN_MAX: usize = 300;
 /// How much of one text is read, in bytes, and how many of its values are kept.
 const TEXT_LEN_MAX: usize = 64 << 10;
@@ -19,11 +21,14 @@ const VALUES_MAX: usize = 2_000;
 /// A call of the execution, by its number.
 pub type Call = u32;
 
+/// By the hash of a value: the call that returned it first, or `None` if the agent wrote it first.
+#[expect(clippy::disallowed_types, reason = "it is only looked up, so it has no order")]
+type Origins = std::collections::HashMap<u64, Option<Call>, BuildHasherDefault<PrecomputedHash>>;
+
 /// The values seen in one execution, each with the first that mentioned it.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    /// By the hash of the value: the call that returned it first, or `None` if the agent wrote it first.
-    origins: BTreeMap<u64, Option<Call>>,
+    origins: Origins,
 }
 
 impl Values {
@@ -66,14 +71,116 @@ enum Strictness {
 fn values(text: &str, words: Strictness) -> impl Iterator<Item = &str> {
     let text = &text[..text.floor_char_boundary(TEXT_LEN_MAX)];
     let whole = text.trim();
-    let has_words = whole.contains(is_separator);
-    let parts = whole.split(is_separator).filter(move |_| has_words).map(|word| word.trim_matches(is_punctuation));
-    let parts = parts.filter(move |word| is_distinctive(word, words));
+    // A single word is the text itself.
+    let parts = Words { rest: whole }.filter(move |word| (VALUE_LEN_MIN..whole.len()).contains(&word.len()));
+    let parts = parts.map(|word| word.trim_matches(is_punctuation)).filter(move |word| is_distinctive(word, words));
     Some(whole).filter(|whole| is_distinctive(whole, Strictness::Whole)).into_iter().chain(parts).take(VALUES_PER_TEXT_MAX)
 }
 
-fn is_separator(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>' | '(' | ')' | '[' | ']' | '{' | '}' | '|')
+/// What the bytes of a word are, each looked up in [`CLASSES`]: the questions that take longer are asked of the few words that have what
+/// they look for.
+#[derive(Clone, Copy, Default)]
+struct Shape {
+    digits: usize,
+    slashes: usize,
+    /// The classes of all bytes.
+    classes: u8,
+}
+
+/// Classes of bytes: those that end a word, and those that values are told by.
+const SEPARATOR: u8 = 1;
+const DIGIT: u8 = 2;
+const LETTER: u8 = 4;
+const SLASH: u8 = 8;
+const DOT: u8 = 16;
+const AT: u8 = 32;
+const COLON: u8 = 64;
+/// Part of a character that is not ASCII: it may be anything.
+const WIDE: u8 = 128;
+
+const CLASSES: [u8; 256] = {
+    let (mut classes, mut byte) = ([0; 256], 0_u8);
+    loop {
+        classes[byte as usize] = match byte {
+            b' '
+            | b'\t'..=b'\r'
+            | b'"'
+            | b'\''
+            | b'`'
+            | b','
+            | b';'
+            | b'<'
+            | b'>'
+            | b'('
+            | b')'
+            | b'['
+            | b']'
+            | b'{'..=b'}' => SEPARATOR,
+            b'0'..=b'9' => DIGIT,
+            b'a'..=b'z' | b'A'..=b'Z' => LETTER,
+            b'/' | b'\\' => SLASH,
+            b'.' => DOT,
+            b'@' => AT,
+            b':' => COLON,
+            128.. => WIDE,
+            _ => 0,
+        };
+        if byte == u8::MAX {
+            break classes;
+        }
+        byte += 1;
+    }
+};
+
+impl Shape {
+    fn of(text: &str) -> Self {
+        let mut shape = Self::default();
+        text.bytes().for_each(|byte| shape.add(CLASSES[usize::from(byte)]));
+        shape
+    }
+
+    fn add(&mut self, class: u8) {
+        self.classes |= class;
+        self.digits += usize::from(class == DIGIT);
+        self.slashes += usize::from(class == SLASH);
+    }
+
+    fn has(self, class: u8) -> bool {
+        self.classes & class != 0
+    }
+}
+
+/// The words of a text.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let bytes = self.rest.as_bytes();
+        let (mut end, mut separator_len) = (0, 0);
+        while let Some(len) = bytes[end..].iter().position(|byte| CLASSES[usize::from(*byte)] & (SEPARATOR | WIDE) != 0) {
+            end += len;
+            let character = self.rest[end..].chars().next().expect("a byte was found there");
+            // White space of other scripts ends a word, too.
+            if character.is_ascii() || character.is_whitespace() {
+                separator_len = character.len_utf8();
+                break;
+            }
+            end += character.len_utf8();
+        }
+        if separator_len == 0 {
+            end = bytes.len();
+        }
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = &rest[separator_len..];
+        Some(word)
+    }
 }
 
 fn is_punctuation(c: char) -> bool {
@@ -82,51 +189,74 @@ fn is_punctuation(c: char) -> bool {
 
 /// Whether a value is unlikely to be in two places by chance.
 fn is_distinctive(value: &str, strictness: Strictness) -> bool {
-    if value.len() < 6 || value.len() > VALUE_LEN_MAX || is_date(value) || is_well_known(value) {
+    if !(VALUE_LEN_MIN..=VALUE_LEN_MAX).contains(&value.len()) {
         return false;
     }
-    let digits = value.bytes().filter(u8::is_ascii_digit).count();
-    let letters = value.chars().filter(|c| c.is_alphabetic()).count();
-    if letters == 0 {
+    let shape = Shape::of(value);
+    // Few words look like a value, so the longer lists come last.
+    looks_like_a_value(value, shape, strictness) && !is_date(value) && !is_well_known(value, shape)
+}
+
+fn looks_like_a_value(value: &str, shape: Shape, strictness: Strictness) -> bool {
+    let has_letters = shape.has(LETTER) || (shape.has(WIDE) && value.chars().any(char::is_alphabetic));
+    if !has_letters {
         // Round numbers are amounts and limits.
-        return digits >= 7 && !value.ends_with("000") && value.bytes().all(|byte| byte.is_ascii_digit());
+        return shape.digits >= 7 && shape.digits == value.len() && !value.ends_with("000");
     }
-    if value.contains("://") || is_mail_address(value) || (digits >= 2 && value.len() >= 8 && !value.contains(' ')) {
+    let is_word = !shape.has(SEPARATOR) || !value.contains(' ');
+    let is_address = shape.has(COLON) && shape.slashes >= 2 && value.contains("://");
+    let is_mail = shape.has(AT) && is_word && is_mail_address(value);
+    if is_address || is_mail || (shape.digits >= 2 && value.len() >= 8 && is_word) {
         return true;
     }
-    let slashes = value.bytes().filter(|byte| matches!(byte, b'/' | b'\\')).count();
-    if slashes >= 2 && !value.contains(' ') {
+    if shape.slashes >= 2 && is_word {
         return true;
     }
-    let is_path = slashes == 1 && !value.contains(' ');
-    strictness == Strictness::Whole && (is_path || has_extension(value) || is_phrase(value))
+    let is_path = shape.slashes == 1 && is_word;
+    let is_file = shape.has(DOT) && is_word && has_extension(value);
+    strictness == Strictness::Whole && (is_path || is_file || (!is_word && is_phrase(value)))
 }
 
 /// Dates and times, which are the same in unrelated places: `2026-01-31`, `2026-01-31T12:00:00Z`, `31/01/2026`.
 fn is_date(value: &str) -> bool {
     let date = value.split(['T', ' ']).next().unwrap_or_default();
-    let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
-    let is_number = |part: &&str| (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-    parts.len() == 3 && parts.iter().all(is_number)
+    let is_number = |part: &str| (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut numbers = 0;
+    date.split(['-', '/', '.']).all(|part| {
+        numbers += 1;
+        is_number(part)
+    }) && numbers == 3
 }
 
 /// Media types, character sets and places that everybody names.
-fn is_well_known(value: &str) -> bool {
-    let lower = value.to_ascii_lowercase();
-    let media = ["application/", "text/", "image/", "audio/", "video/", "multipart/", "font/"];
-    let names = ["iso-8859", "windows-12", "http/", "/dev/null", "localhost", "127.0.0.1", "https://example.com", "mozilla/"];
-    media.iter().chain(&names).any(|prefix| lower.starts_with(prefix))
+fn is_well_known(value: &str, shape: Shape) -> bool {
+    let names = ["iso-8859", "windows-12", "localhost", "127.0.0.1"];
+    let with_slash = [
+        "application/",
+        "text/",
+        "image/",
+        "audio/",
+        "video/",
+        "multipart/",
+        "font/",
+        "http/",
+        "/dev/null",
+        "https://example.com",
+        "mozilla/",
+    ];
+    let begins = |prefix: &&str| value.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix));
+    names.iter().any(begins) || (shape.slashes > 0 && with_slash.iter().any(begins))
 }
 
 fn is_mail_address(value: &str) -> bool {
-    value.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !value.contains(' '))
+    value.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'))
 }
 
 /// A file name: `report.pdf`.
 fn has_extension(value: &str) -> bool {
     value.rsplit_once('.').is_some_and(|(stem, extension)| {
         let is_extension = (1..=5).contains(&extension.len()) && extension.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        stem.len() >= 3 && is_extension && !value.contains(' ')
+        stem.len() >= 3 && is_extension
     })
 }
 
@@ -194,6 +324,20 @@ mod tests {
         assert!(!flows("The client/server protocol of config.toml is described below", "explain the client/server protocol"));
         assert!(!flows("Node.js is a runtime for JavaScript", "which versions of Node.js are there"));
         assert!(!flows("report.pdf", "summarise what a report.pdf usually holds"));
+    }
+
+    #[test]
+    fn words_of_other_scripts_and_their_white_space_are_told_apart() {
+        assert!(flows("\u{5831}\u{544a}\u{66f8}\u{3000}ACME-1042\u{3000}\u{5b8c}\u{4e86}", "ACME-1042"));
+        assert!(flows(
+            "ge\u{e4}ndert: /srv/gr\u{f6}\u{df}e/ma\u{df}e.csv \u{2013} fertig",
+            "/srv/gr\u{f6}\u{df}e/ma\u{df}e.csv"
+        ));
+        assert!(flows(
+            "\u{434}\u{430}\u{43d}\u{43d}\u{44b}\u{435}: \u{444}\u{430}\u{439}\u{43b}-2026-17",
+            "\u{444}\u{430}\u{439}\u{43b}-2026-17"
+        ));
+        assert!(!flows("the word gr\u{f6}\u{df}enverh\u{e4}ltnis is long", "gr\u{f6}\u{df}enverh\u{e4}ltnis"));
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //!  run failed back up: fs:read, zip:pack!     a trace; "!" marks a step that failed, "<" the steps it used
 //!  declare backup: fs:read, zip:pack < fs:read
 //!  template nightly: fs:read > zip:pack, zip:pack > net:send
+//!  retire 0                                   the capability at a position; "restore 0" takes it back
+//!  merge 0 1                                  the first one into the second; "split 0" takes it back
 //! ```
 //!
 //! A step is named by its callee, with `#2` where a callee is called again. `[backup]` calls the capability of that name.
@@ -14,8 +16,9 @@
 use std::sync::Arc;
 
 use crate::event::{
-    CapabilityDeclared, DeclaredStructure, EmbeddingComputed, Event, Json, NewRecord, Record, StructureEdge, StructureNode,
-    TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted, TraceStep,
+    CapabilityDeclared, CapabilityMerged, CapabilityRetired, DeclaredStructure, EmbeddingComputed, Event, Json, NewRecord,
+    Record, StructureEdge, StructureNode, TemplateLoaded, ToolAnnotations, ToolRegistered, ToolRemoved, TraceCompleted,
+    TraceStep,
 };
 use crate::graph::Node;
 use crate::graph::edge::EdgeKind;
@@ -58,6 +61,10 @@ impl History {
             "run" => self.trace(rest),
             "declare" => self.declared(rest),
             "template" => template(rest),
+            "retire" | "restore" | "merge" | "split" => match self.decided(word, rest) {
+                Some(event) => event,
+                None => return,
+            },
             _ => panic!("{line}"),
         };
         self.apply(event);
@@ -145,6 +152,18 @@ impl History {
             ended: at.plus_millis(500),
             abandoned: false,
             code: None,
+        })
+    }
+
+    /// What a person decides about the capabilities at these positions, if there are such.
+    fn decided(&self, word: &str, positions: &str) -> Option<Event> {
+        let capability_at = |position: &str| self.state.capabilities.rows().nth(position.parse().unwrap()).map(|row| row.id);
+        let mut named = positions.split_whitespace();
+        let (capability, into) = (capability_at(named.next()?)?, named.next().map(capability_at));
+        Some(match word {
+            "merge" => Event::CapabilityMerged(CapabilityMerged { capability, into: Some(into??) }),
+            "split" => Event::CapabilityMerged(CapabilityMerged { capability, into: None }),
+            _ => Event::CapabilityRetired(CapabilityRetired { capability, retired: word == "retire" }),
         })
     }
 

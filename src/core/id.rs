@@ -89,9 +89,18 @@ impl ToolId {
         self.text.split_once(':').expect("a tool id has a name").1
     }
 
-    /// Whether a text is the name of a tool without its server: it has none of the separators that `from_str` splits at.
+    /// Whether a text is the name of a tool without its server: it does not split into two parts as `from_str` splits.
     pub fn is_bare_name(text: &str) -> bool {
-        !text.is_empty() && !text.contains([':', '.']) && !text.contains("__")
+        !text.is_empty() && !text.contains(':') && Self::split(text).is_none()
+    }
+
+    /// Server and name, at the first separator found in the order `:`, `__`, `.`; `None` unless both are there.
+    fn split(text: &str) -> Option<(&str, &str)> {
+        let split = text
+            .split_once(':')
+            .or_else(|| text.strip_prefix("mcp__").unwrap_or(text).split_once("__"))
+            .or_else(|| text.split_once('.'));
+        split.filter(|(server, name)| !server.is_empty() && !name.is_empty())
     }
 
     /// FNV-1a of the text.
@@ -124,19 +133,15 @@ impl FromStr for ToolId {
     /// Accepts `server:name`, `mcp__server__name`, `server__name` and `server.name`; the first separator found in that order splits.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         check_text(text, TOOL_ID_LEN_MAX)?;
-        let split = text
-            .split_once(':')
-            .or_else(|| text.strip_prefix("mcp__").unwrap_or(text).split_once("__"))
-            .or_else(|| text.split_once('.'));
-        match split {
+        match Self::split(text) {
             Some((CAPABILITY_SERVER, _)) => Err(InvalidId::NotATool(text.to_owned())),
-            Some((server, name)) if !server.is_empty() && !name.is_empty() => {
+            Some((server, name)) => {
                 if text.len() == server.len() + 1 + name.len() && text.as_bytes()[server.len()] == b':' {
                     return Ok(Self::new(text.into()));
                 }
                 Ok(Self::new(format!("{server}:{name}").into()))
             }
-            _ => Err(InvalidId::NoServer(text.to_owned())),
+            None => Err(InvalidId::NoServer(text.to_owned())),
         }
     }
 }

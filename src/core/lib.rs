@@ -40,6 +40,7 @@ pub mod vectors;
 pub mod name;
 
 pub mod digest;
+pub mod invariant;
 pub mod seen;
 pub mod state;
 pub mod trained;

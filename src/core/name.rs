@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `fs:read`, `mcp__fs__read`, `fs.read` | that tool |
 //! | `read` | the tool of that name, if one server has it; else the capability with that handle |
-//! | `capability:ID`, `capability:HANDLE` | that capability |
+//! | `capability:ID`, `capability:HANDLE` | that capability, or the one that it was merged into |
 
 use super::capability::Capability;
+use super::graph::{Node, NodeKind};
 use super::id::{Callee, CapabilityId, InvalidId, ToolId};
 use super::state::State;
 
@@ -33,7 +34,7 @@ pub fn resolve(state: &State, text: &str) -> Result<Callee, UnknownName> {
             Ok(id) => id,
             Err(_) => capability(state, name).ok_or_else(|| UnknownName::Capability(name.to_owned()))?.id,
         };
-        return Ok(Callee::Capability(id));
+        return Ok(Callee::Capability(state.capabilities.standing_for(id)));
     }
     if !ToolId::is_bare_name(text) {
         return Ok(text.parse()?);
@@ -42,13 +43,26 @@ pub fn resolve(state: &State, text: &str) -> Result<Callee, UnknownName> {
     match tools.as_slice() {
         [tool] => Ok(Callee::Tool((*tool).clone())),
         [] => match capability(state, text) {
-            Some(capability) => Ok(Callee::Capability(capability.id)),
+            Some(capability) => Ok(Callee::Capability(state.capabilities.standing_for(capability.id))),
             None => Err(UnknownName::Bare(text.to_owned())),
         },
         several => {
             let servers: Vec<&str> = several.iter().take(LISTED_MAX).map(|tool| tool.as_str()).collect();
             Err(UnknownName::Ambiguous { name: text.to_owned(), servers: servers.join(", ") })
         }
+    }
+}
+
+/// The name of a node for people, which [`resolve`] takes: the tool, or `capability:HANDLE`.
+pub fn readable(state: &State, node: Node) -> String {
+    handle(state, node).map_or_else(|| state.callee(node).to_string(), |handle| format!("capability:{handle}"))
+}
+
+/// The handle of a capability; `None` for a tool, and for a capability that others mention and nobody has used or declared.
+pub fn handle(state: &State, node: Node) -> Option<&str> {
+    match node.kind() {
+        NodeKind::Tool(_) => None,
+        NodeKind::Capability(position) => Some(&*state.capabilities.at(position).handle).filter(|handle| !handle.is_empty()),
     }
 }
 
@@ -85,6 +99,8 @@ mod tests {
         check(&given, "list-and-pack", Ok(&id));
         check(&given, "capability:list-and-pack", Ok(&id));
         check(&given, &id, Ok(&id));
+        let node = given.state.find(&id.parse().unwrap()).unwrap();
+        assert_eq!(readable(&given.state, node), "capability:list-and-pack");
         check(&given, "capability:nothing", Err("no capability is called 'nothing'; `pml discover` lists them"));
         let unknown = "'nothing' names no server, and no known tool or capability is called so; write server:name";
         check(&given, "nothing", Err(unknown));

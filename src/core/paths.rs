@@ -1,7 +1,7 @@
 //! Paths through what was learnt: shortest hyperpaths, prerequisites, and DAGs of tools (ALGORITHMS 6 and 7).
 //!
 //! ```text
-//!  State --PathIndex::update--> hyperedges --dr_dsp--> shortest hyperpaths from pinned sources   (any tail reaches any head)
+//!  State --PathIndex::update--> hyperedges --dr_dsp--> shortest hyperpaths from live calls        (any tail reaches any head)
 //!                                   |
 //!                                   +-- needs --prerequisites--> tasks, layers, missing          (a head needs all tails)
 //!  Adjacency + tools --dag--> DAG --cover--> capabilities that cover a part of it

@@ -6,13 +6,13 @@
 //!                             +-- calibrate: fits the weights of the signals to past intents
 //! ```
 //!
-//! The index is computed beside the fold and consists of contiguous rows for vector products (`rows`), words (`bm25`), items
+//! The index is computed beside the fold and consists of packed vectors for products (`packed`), words (`bm25`), items
 //! (`documents`) and past intents (`intent_index`). It keeps the state it was derived from, so an answer is about one state.
 
 pub mod bm25;
 pub mod documents;
 pub mod intent_index;
-pub mod rows;
+pub(crate) mod packed;
 
 pub mod blend;
 pub mod calibrate;

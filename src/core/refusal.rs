@@ -54,6 +54,8 @@ pub enum Refusal {
     TooManySteps { max: usize },
     #[error("execution: {max} executions are open, the limit (limits.open_executions_max); finish some or raise it")]
     TooManyOpen { max: usize },
+    #[error("{field}: '{callee}' is new, and this workspace has {max} {what}, the most it can have; use another workspace")]
+    NoRoom { field: &'static str, callee: String, what: &'static str, max: usize },
 }
 
 impl Refusal {
@@ -94,7 +96,8 @@ impl Refusal {
             | Self::StepChangedTool { .. }
             | Self::UnknownDependency { .. }
             | Self::TooManySteps { .. }
-            | Self::TooManyOpen { .. } => {}
+            | Self::TooManyOpen { .. }
+            | Self::NoRoom { .. } => {}
         }
         self
     }
@@ -134,6 +137,7 @@ impl Refusal {
             Self::StepAlreadyStarted { .. } | Self::StepAlreadyFinished { .. } | Self::TooManySteps { .. } => "data.step",
             Self::StepChangedTool { .. } => "data.tool",
             Self::UnknownDependency { .. } | Self::DependencyCycle { .. } => "data.depends_on",
+            Self::NoRoom { field, .. } => field,
         }
     }
 
@@ -157,6 +161,7 @@ impl Refusal {
             Self::UnknownDependency { .. } => "unknown_step",
             Self::DependencyCycle { .. } => "dependency_cycle",
             Self::TooManyOpen { .. } => "too_many_open",
+            Self::NoRoom { .. } => "no_room",
         }
     }
 

@@ -1,31 +1,69 @@
-//! The set of the ids of all records folded, by which the fold skips a record that the log holds twice.
+//! The set of the ids of the latest records folded, by which the fold skips a record that the log holds twice.
 //!
-//! Producers make time-ordered ids, so nearly every id is the largest so far. The set is a few sorted runs, each at least twice as
-//! long as the next, immutable and shared between clones, and a short sorted list of recent ids. An id costs 16 bytes and one merge
-//! per doubling of the set; a clone copies the short list.
+//! The set forgets by generations: an id is kept until [`GENERATIONS_KEPT`] further generations of [`GENERATION_IDS`] ids are full, so at
+//! least the latest [`IDS_KEPT`] ids are in it. This horizon is part of the fold. It does not limit what is recognised as sent twice:
+//! every log knows all of its ids (`EventLog::find`) and takes none again, so a repetition after the horizon never reaches the fold.
+//!
+//! Producers make time-ordered ids, so nearly every id is the largest so far. The present generation is a few sorted runs, each at
+//! least twice as long as the next, immutable and shared between clones, and a short sorted list of recent ids; a full generation is one
+//! run. An id costs 16 bytes and one merge per doubling of its generation; a clone copies the short list.
 
 use std::sync::Arc;
 
 use super::digest::{DigestWriter, Digestible};
 use super::id::RecordId;
 
+/// Ids of a full generation.
+pub const GENERATION_IDS: usize = 1 << 18;
+/// Full generations kept beside the present one.
+pub const GENERATIONS_KEPT: usize = 4;
+/// The latest ids that are always in the set.
+pub const IDS_KEPT: usize = GENERATION_IDS * GENERATIONS_KEPT;
 /// Ids in the short list: a clone copies all of them, and an id that arrives out of order moves half.
 const RECENT_MAX: usize = 1_024;
 
-/// A set of record ids with cheap clones.
-#[derive(Clone, Debug, Default)]
+/// How far back ids are kept. Only tests use another than the default.
+#[derive(Clone, Copy, Debug)]
+struct Horizon {
+    generation_ids: usize,
+    generations_kept: usize,
+}
+
+/// The latest record ids, with cheap clones.
+#[derive(Clone, Debug)]
 pub struct SeenIds {
-    /// Sorted, disjoint, the longest first.
+    horizon: Horizon,
+    /// The full generations, the oldest first. Each is sorted.
+    full: Vec<Arc<[RecordId]>>,
+    /// The runs of the present generation: sorted, disjoint, the longest first.
     runs: Vec<Arc<[RecordId]>>,
     /// Sorted, and disjoint from the runs.
     recent: Vec<RecordId>,
 }
 
+impl Default for SeenIds {
+    fn default() -> Self {
+        Self::with_horizon(GENERATION_IDS, GENERATIONS_KEPT)
+    }
+}
+
 impl SeenIds {
-    /// The set of `ids`, which are sorted and distinct.
-    pub fn from_sorted(ids: Vec<RecordId>) -> Self {
-        debug_assert!(ids.is_sorted_by(|a, b| a < b));
-        Self { runs: if ids.is_empty() { Vec::new() } else { vec![ids.into()] }, recent: Vec::new() }
+    pub(crate) fn with_horizon(generation_ids: usize, generations_kept: usize) -> Self {
+        let horizon = Horizon { generation_ids, generations_kept };
+        Self { horizon, full: Vec::new(), runs: Vec::new(), recent: Vec::new() }
+    }
+
+    /// Restores what [`Self::generations`] gave; `None` if it cannot have given that.
+    pub fn from_generations(ids: &[RecordId]) -> Option<Self> {
+        let mut seen = Self::default();
+        for generation in ids.chunks(GENERATION_IDS) {
+            if !generation.is_sorted_by(|a, b| a < b) {
+                return None;
+            }
+            let place = if generation.len() == GENERATION_IDS { &mut seen.full } else { &mut seen.runs };
+            place.push(generation.into());
+        }
+        (seen.full.len() <= GENERATIONS_KEPT).then_some(seen)
     }
 
     /// Adds an id; `false` if it was in the set.
@@ -37,44 +75,59 @@ impl SeenIds {
                 Err(at) => at,
             },
         };
-        if self.runs.iter().any(|run| holds(run, id)) {
+        if self.runs.iter().chain(&self.full).any(|run| holds(run, id)) {
             return false;
         }
         self.recent.insert(at, id);
-        if self.recent.len() == RECENT_MAX {
+        if self.recent.len() == RECENT_MAX || self.present_len() == self.horizon.generation_ids {
             self.merge_recent();
         }
         true
     }
 
     pub fn contains(&self, id: RecordId) -> bool {
-        holds(&self.recent, id) || self.runs.iter().any(|run| holds(run, id))
+        holds(&self.recent, id) || self.runs.iter().chain(&self.full).any(|run| holds(run, id))
     }
 
+    /// The number of ids kept.
     pub fn len(&self) -> usize {
-        self.recent.len() + self.runs.iter().map(|run| run.len()).sum::<usize>()
+        self.present_len() + self.full.iter().map(|run| run.len()).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All ids in order. Close to O(n), since the runs are sorted already.
-    pub fn sorted(&self) -> Vec<RecordId> {
-        let mut ids: Vec<RecordId> = self.runs.iter().flat_map(|run| run.iter().copied()).chain(self.recent.clone()).collect();
-        ids.sort();
+    /// The number of ids of the present generation.
+    fn present_len(&self) -> usize {
+        self.recent.len() + self.runs.iter().map(|run| run.len()).sum::<usize>()
+    }
+
+    /// The ids by generation, the oldest first, those of each in order. Close to O(n), since the runs are sorted already.
+    pub fn generations(&self) -> Vec<RecordId> {
+        let mut ids: Vec<RecordId> = self.full.iter().flat_map(|run| run.iter().copied()).collect();
+        let present = ids.len();
+        ids.extend(self.runs.iter().flat_map(|run| run.iter().copied()).chain(self.recent.iter().copied()));
+        ids[present..].sort();
         ids
     }
 
-    /// Turns the short list into a run, merged with all runs shorter than twice its length.
+    /// Turns the short list into a run, merged with all runs shorter than twice its length; ends the generation if it is full.
     fn merge_recent(&mut self) {
+        let is_full = self.present_len() >= self.horizon.generation_ids;
         let mut run = std::mem::take(&mut self.recent);
-        while let Some(last) = self.runs.pop_if(|last| last.len() < 2 * run.len()) {
+        while let Some(last) = self.runs.pop_if(|last| is_full || last.len() < 2 * run.len()) {
             run.extend_from_slice(&last);
             run.sort();
         }
         self.recent.reserve_exact(RECENT_MAX);
-        self.runs.push(run.into());
+        if !is_full {
+            return self.runs.push(run.into());
+        }
+        if self.full.len() == self.horizon.generations_kept {
+            self.full.remove(0);
+        }
+        self.full.push(run.into());
     }
 }
 
@@ -86,7 +139,7 @@ fn holds(run: &[RecordId], id: RecordId) -> bool {
 
 impl Digestible for SeenIds {
     fn digest(&self, writer: &mut DigestWriter) {
-        let ids = self.sorted();
+        let ids = self.generations();
         writer.len(ids.len());
         for id in ids {
             writer.u128(id.to_bits());
@@ -120,15 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_set_of_what_was_inserted() {
+    fn within_the_horizon_it_is_the_set_of_what_was_inserted() {
         let (mut seen, mut model) = (SeenIds::default(), BTreeSet::new());
         for id in arrivals(20 * RECENT_MAX as u64) {
             assert_eq!(seen.insert(id), model.insert(id));
         }
         assert_eq!(seen.len(), model.len());
-        assert!(seen.sorted().into_iter().eq(model.iter().copied()));
+        assert!(seen.generations().into_iter().eq(model.iter().copied()));
         assert!(model.iter().all(|id| seen.contains(*id)) && !seen.contains(id(u64::MAX)));
         assert!(seen.runs.len() < 8, "{} runs", seen.runs.len());
+    }
+
+    #[test]
+    fn at_least_the_latest_ids_are_kept_and_never_more_than_one_generation_beyond() {
+        let (generation, kept) = (300_u64, 3);
+        let mut seen = SeenIds::with_horizon(300, 3);
+        for n in 0..5_000_u64 {
+            // Odd multipliers scatter the ids, so that no order helps.
+            assert!(seen.insert(id(n.wrapping_mul(0x9E37_79B9_7F4A_7C15))), "{n} is new");
+            let horizon = (n + 1).saturating_sub(generation * kept);
+            let all_kept = (horizon..=n).all(|n| seen.contains(id(n.wrapping_mul(0x9E37_79B9_7F4A_7C15))));
+            assert!(all_kept && seen.len() as u64 <= generation * (kept + 1), "after {n}");
+        }
+        assert!(!seen.contains(id(0)), "the first generation is forgotten");
     }
 
     #[test]
@@ -141,14 +208,29 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_does_not_depend_on_how_the_set_was_built() {
+    fn a_restored_set_is_the_same_and_goes_on_alike() {
         let digest = |seen: &SeenIds| {
             let mut writer = DigestWriter::new();
             seen.digest(&mut writer);
             writer.finish()
         };
         let mut grown = SeenIds::default();
-        insert(&mut grown, 5_000);
-        assert_eq!(digest(&grown), digest(&SeenIds::from_sorted(grown.sorted())));
+        let mut next = 0_u64;
+        for ids in [5_000, GENERATION_IDS, IDS_KEPT + 77] {
+            for _ in 0..ids {
+                next += 1;
+                grown.insert(id(next));
+            }
+            let mut restored = SeenIds::from_generations(&grown.generations()).unwrap();
+            assert_eq!(digest(&grown), digest(&restored));
+            for n in (next + 1)..next + GENERATION_IDS as u64 {
+                grown.insert(id(n));
+                restored.insert(id(n));
+            }
+            next += GENERATION_IDS as u64;
+            assert_eq!(digest(&grown), digest(&restored));
+        }
+        let unsorted: Vec<RecordId> = [2, 1].map(id).to_vec();
+        assert!(SeenIds::from_generations(&unsorted).is_none());
     }
 }

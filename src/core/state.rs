@@ -3,10 +3,14 @@
 //! Every part is a persistent map, so a clone costs a few pointers: the owner (graph-sync) publishes clones as immutable views and
 //! goes on folding. The fold uses no clock, no randomness, and not the time at which a record was recorded.
 
+mod decided;
 mod impressions;
 mod learn;
 mod models;
+mod room;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use super::capability::{Capabilities, Capability, Status, Structure, structure};
 use super::digest::{DigestWriter, Digestible, StateDigest};
@@ -32,7 +36,7 @@ pub use rows::Counters;
 /// what any part learns from a record, in the constants that bound or weigh it, in what the digest covers. A snapshot of another
 /// version is not used, because folding on from it would differ from folding the whole log. `tests/it/fold_version.rs` pins the
 /// digest of a log to this number.
-pub const FOLD: u32 = 4;
+pub const FOLD: u32 = 7;
 
 /// Something worth telling subscribers, derived from a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +60,8 @@ pub enum Notice {
     },
 }
 
-/// `State` is everything folded from the log: counters, record ids, and its public parts.
+/// `State` is everything folded from the log: counters, the latest record ids, and its public parts. Each part has a bound
+/// (docs/scale.md).
 #[derive(Clone, Debug, Default)]
 pub struct State {
     applied: Seq,
@@ -107,12 +112,18 @@ impl State {
                 self.tools.set_inferred_output(&inferred.tool, inferred.output_schema.clone());
             }
             Event::CapabilityDeclared(declared) => self.declare_capability(declared, seq),
+            Event::CapabilityRenamed(renamed) => self.rename_capability(renamed, seq),
+            Event::CapabilityMerged(merged) => self.capabilities.merge(merged.capability, merged.into, seq),
+            Event::CapabilityApproved(approved) => self.capabilities.approve(approved.capability, approved.approved, seq),
+            Event::CapabilityRetired(retired) => self.capabilities.retire(retired.capability, retired.retired, seq),
             Event::TemplateLoaded(template) => self.load_template(template),
             Event::EmbeddingComputed(embedding) => self.apply_embedding(embedding),
-            Event::PredictionServed(served) => self.add_impression(served, record.fact.causation, seq),
+            Event::PredictionServed(served) => self.add_impression(served, &record.fact, seq),
             Event::FeedbackGiven(feedback) => self.apply_feedback(feedback, seq),
             Event::StepFinished(step) if in_time => self.score_step(step, &record.fact, seq),
-            Event::ExecutionFinished(finished) if in_time => self.score_impression(&finished.execution, Some(Symbol::END), seq),
+            Event::ExecutionFinished(finished) if in_time => {
+                self.score_impression(&finished.execution, Some(Symbol::END), (seq, record.fact.time));
+            }
             // A second trace for a closed execution teaches nothing: the first one stands.
             Event::TraceCompleted(trace) if in_time => return self.learn(trace, seq),
             Event::ModelTrained(trained) => self.trained.add_run(trained, seq),
@@ -178,7 +189,8 @@ impl State {
         let flow = structure::declared_flow(&event.structure);
         let (id, structure) = Structure::declared(&event.structure);
         let calls: Vec<Node> = event.structure.nodes.iter().map(|node| self.node(&node.callee, seq)).collect();
-        if self.capabilities.get(id).is_none_or(|known| known.status != Status::Approved) {
+        let own_status = |known: &Capability| known.decided.own_status.unwrap_or(known.status);
+        if self.capabilities.get(id).is_none_or(|known| own_status(known) != Status::Approved) {
             for &(from, to) in &flow {
                 if let (NodeKind::Tool(_), NodeKind::Tool(_)) = (calls[from].kind(), calls[to].kind()) {
                     self.graph.declare((calls[from], calls[to], EdgeKind::Provides));
@@ -239,7 +251,7 @@ impl State {
         self.applied
     }
 
-    /// Whether a record with this id was folded.
+    /// Whether a record with this id was folded, within the horizon of `core::seen`.
     pub fn knows(&self, id: RecordId) -> bool {
         self.seen.contains(id)
     }

@@ -9,6 +9,11 @@ use chrono::{DateTime, SecondsFormat};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
+/// The first microsecond of the year 0, the first that RFC 3339 can write. An offset may lead to an earlier one.
+const FIRST_MICROS: i64 = -62_167_219_200_000_000;
+/// The last microsecond of the year 9999, the last that RFC 3339 can write. A leap second after it would be in the year 10000.
+const LAST_MICROS: i64 = 253_402_300_799_999_999;
+
 /// A text is not an RFC 3339 time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an RFC 3339 time such as 2026-01-31T12:00:00Z")]
@@ -49,7 +54,8 @@ impl FromStr for Timestamp {
     type Err = NotATime;
 
     fn from_str(text: &str) -> Result<Self, NotATime> {
-        DateTime::parse_from_rfc3339(text).map(|time| Self(time.timestamp_micros())).map_err(|_| NotATime(text.to_owned()))
+        let micros = DateTime::parse_from_rfc3339(text).ok().map(|time| time.timestamp_micros());
+        micros.filter(|micros| (FIRST_MICROS..=LAST_MICROS).contains(micros)).map(Self).ok_or_else(|| NotATime(text.to_owned()))
     }
 }
 
@@ -71,6 +77,18 @@ mod tests {
         let time: Timestamp = "2026-01-31T13:00:00.25+01:00".parse().unwrap();
         assert_eq!(time.to_string(), "2026-01-31T12:00:00.250000Z");
         assert_eq!(time.to_string().parse(), Ok(time));
+    }
+
+    #[test]
+    fn every_time_that_is_read_can_be_read_again_as_it_is_printed() {
+        for text in ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"] {
+            let time: Timestamp = text.parse().unwrap();
+            assert_eq!(time.to_string().parse(), Ok(time));
+        }
+        // Read, these would be in the years 10000 and -1, which cannot be written.
+        for text in ["9999-12-31T23:59:60Z", "9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00"] {
+            assert!(Timestamp::from_str(text).is_err(), "{text}");
+        }
     }
 
     #[test]

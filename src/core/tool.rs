@@ -16,6 +16,10 @@ use super::text::searchable_text;
 use super::time::Timestamp;
 use latency::Latency;
 
+/// Tools of a workspace. Events that name a further one are refused (`State::check_room`): positions never change, so none is
+/// evicted. A group of events that is decided together may exceed it.
+pub const TOOLS_MAX: usize = 1 << 18;
+
 /// The `source` of the records that pml makes about the servers whose tools it calls.
 pub const UPSTREAM_SOURCE: &str = "urn:pml:upstream";
 

@@ -7,7 +7,6 @@
 pub mod closed;
 mod open;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use super::event::{
     Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished, StepStarted, TraceCompleted, beside_executions,
 };
 use super::hash::PrecomputedHash;
-use super::id::ExecutionId;
+use super::id::{ExecutionId, StepId};
 use closed::ClosedExecutions;
 pub(crate) use open::Stamp;
 use open::stamp;
@@ -80,8 +79,20 @@ impl Executions {
         true
     }
 
+    /// Takes back a fact that was the last to be applied for its part of the execution, and that the log did not take.
+    pub fn take_back(&mut self, fact: &NewRecord) {
+        let Some(execution) = fact.event.execution() else { return };
+        let Some(open) = self.open.get_mut(execution) else { return };
+        let was_finished = open.has_finished();
+        Arc::make_mut(open).take_back(fact);
+        self.finished -= usize::from(was_finished && !open.has_finished());
+        if open.is_empty() {
+            self.open.remove(execution);
+        }
+    }
+
     /// Returns the trace of a closed execution, while it is kept.
-    pub fn trace(&self, execution: &ExecutionId) -> Option<Cow<'_, TraceCompleted>> {
+    pub fn trace(&self, execution: &ExecutionId) -> Option<TraceCompleted> {
         self.closed.get(execution)
     }
 
@@ -102,7 +113,7 @@ impl Executions {
     }
 
     /// Removes an open execution. Returns `false` if there is none with this id.
-    pub fn discard(&mut self, execution: &ExecutionId) -> bool {
+    fn discard(&mut self, execution: &ExecutionId) -> bool {
         let removed = self.open.remove(execution);
         self.finished -= usize::from(removed.as_ref().is_some_and(|open| open.has_finished()));
         removed.is_some()
@@ -135,6 +146,20 @@ impl Executions {
 
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+}
+
+impl TraceCompleted {
+    /// The data flow as pairs of step positions. Steps come after the steps they depend on.
+    pub fn data_flow(&self) -> Vec<(usize, usize)> {
+        let mut flow = Vec::new();
+        let mut earlier: BTreeMap<&StepId, usize> = BTreeMap::new();
+        for (to, step) in self.steps.iter().enumerate() {
+            flow.extend(step.depends_on.iter().filter_map(|on| earlier.get(on)).map(|from| (*from, to)));
+            // Step ids repeat only in a log not written by pml; then the first step counts.
+            earlier.entry(&step.step).or_insert(to);
+        }
+        flow
     }
 }
 

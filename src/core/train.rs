@@ -9,6 +9,7 @@
 //! serving path, shows the progress and may stop it.
 
 mod baselines;
+mod curve;
 mod data;
 mod discover;
 mod examples;

@@ -222,6 +222,7 @@ mod tests {
             size: bytes.len() as u64,
             accepted,
             reason: "because".to_owned(),
+            curve: Vec::new(),
         }
     }
 

@@ -38,6 +38,7 @@ pub use hypergraph::{Changes, Hypergraph, HypergraphError, Node};
 pub use measure::{Measured, measure, path_successes};
 pub use parameters::{Group, Parameters, Shape};
 pub use priority::{Draw, Priorities};
+pub use product::rows_times;
 pub use real::Real;
 pub use score::{Scored, Scorer, path_success};
 pub use trace::{Part, Refused, Trace};

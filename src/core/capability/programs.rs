@@ -2,6 +2,13 @@
 
 use imbl::OrdSet;
 
+use crate::id::CapabilityId;
+
+/// The capability that a run names instead of a program: `capability:<id>`.
+pub(super) fn named(code: &str) -> Option<CapabilityId> {
+    code.strip_prefix("capability:")?.parse().ok()
+}
+
 /// Hashes of programs with the positions of their capabilities.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Programs(OrdSet<(u128, u32)>);

@@ -88,7 +88,7 @@ impl Structure {
     }
 
     /// Longest chain of data flow that ends at each call; the number of calls where a loop leads there. O(calls + flow).
-    pub(crate) fn depths(&self) -> Vec<usize> {
+    pub fn depths(&self) -> Vec<usize> {
         let mut missing = vec![0_usize; self.calls.len()];
         for &(_, to) in &self.flow {
             missing[usize::from(to)] += 1;

@@ -5,20 +5,24 @@
 //! `causation` is an extension of pml; records that pml sends have the extensions `seq` and `recordedat` too. Others are ignored.
 
 mod batch;
+mod one_pass;
+mod writing;
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
+use super::codec::{DefaultServer, WireData};
 use super::kind::{Kind, TYPE_PREFIX};
 use super::text::Text;
-use super::{Envelope, Event, NewRecord, Record, codec};
+use super::{Envelope, Event, NewRecord, codec};
 use crate::id::RecordId;
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
 pub use batch::{from_batch, split_batch};
+pub use writing::{record_to_structured, record_to_text, recorded_to_structured, to_binary, to_structured};
 
 /// Content type of one event in structured mode.
 pub const STRUCTURED: &str = "application/cloudevents+json";
@@ -28,12 +32,15 @@ pub const BATCH: &str = "application/cloudevents-batch+json";
 pub const HEADER_PREFIX: &str = "ce-";
 
 const SPEC_VERSION: &str = "1.0";
+/// What may stand between the parts of a JSON text.
+const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 /// Longest id of a refused event that is returned to its sender.
 const GIVEN_ID_BYTES_MAX: usize = 256;
 
-/// The context attributes pml reads; others are allowed by CloudEvents and ignored.
+/// The context attributes pml reads, and the data as `D`; others are allowed by CloudEvents and ignored.
 #[derive(Default, Deserialize)]
-struct Attributes<'a> {
+#[serde(bound(deserialize = "D: Deserialize<'de>"))]
+struct Attributes<'a, D> {
     #[serde(borrow, default)]
     specversion: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -56,8 +63,37 @@ struct Attributes<'a> {
     tracestate: Option<Text<'a>>,
     #[serde(borrow, default)]
     recordedat: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    data: Option<&'a RawValue>,
+    #[serde(default)]
+    data: Option<D>,
+}
+
+/// The data of an event: its text, or what was read in one pass with the attributes.
+trait EventData {
+    /// Returns the event, and the paths of the members that were ignored.
+    fn into_event(self, kind: Kind, version: u8, server: &DefaultServer<'_>) -> Result<(Event, Vec<String>), Refusal>;
+
+    /// The text; `None` if it was not kept.
+    fn text(&self) -> Option<&str>;
+}
+
+impl EventData for &str {
+    fn into_event(self, kind: Kind, version: u8, server: &DefaultServer<'_>) -> Result<(Event, Vec<String>), Refusal> {
+        codec::receive_json(kind, version, self, server)
+    }
+
+    fn text(&self) -> Option<&str> {
+        Some(self)
+    }
+}
+
+impl EventData for WireData<'_> {
+    fn into_event(self, _: Kind, _: u8, server: &DefaultServer<'_>) -> Result<(Event, Vec<String>), Refusal> {
+        self.into_event(server).map(|event| (event, Vec::new()))
+    }
+
+    fn text(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// What stands in for what an event leaves out.
@@ -91,9 +127,11 @@ pub fn from_structured<'a>(bytes: &[u8], receipt: impl Into<Receipt<'a>>) -> Res
 /// Reads one structured event.
 pub fn receive_structured(bytes: &[u8], receipt: Receipt<'_>) -> Result<Received, Refusal> {
     let text = utf8(bytes, "event")?;
-    let attributes: Attributes<'_> = codec::parse_json_at("", text)?;
-    let data = attributes.data.map(RawValue::get);
-    attributes.into_received(data, receipt)
+    if let Some(event) = one_pass::read_all(text) {
+        return event.into_received(receipt);
+    }
+    let event: Attributes<'_, &RawValue> = codec::parse_json_at("", text)?;
+    event.map_data(RawValue::get).into_received(receipt)
 }
 
 /// Returns the id of an event that cannot be read otherwise, as its sender wrote it. Nothing else of the event is allocated.
@@ -110,11 +148,11 @@ pub fn given_id(bytes: &[u8]) -> Option<String> {
 /// Reads what [`recorded_to_structured`] writes: a fact and the time it was recorded.
 pub fn recorded_from_structured(bytes: &[u8]) -> Result<(NewRecord, Timestamp), Refusal> {
     let text = utf8(bytes, "event")?;
-    let mut attributes: Attributes<'_> = codec::parse_json_at("", text)?;
-    let data = attributes.data.map(RawValue::get);
-    let recorded_at = attributes.recordedat.take().ok_or_else(|| missing("recordedat"))?;
-    let recorded_at: Timestamp = recorded_at.parse().map_err(|error| Refusal::invalid("recordedat", error))?;
-    Ok((attributes.into_received(data, recorded_at.into())?.fact, recorded_at))
+    if let Some(event) = one_pass::read_all(text) {
+        return event.into_recorded();
+    }
+    let event: Attributes<'_, &RawValue> = codec::parse_json_at("", text)?;
+    event.map_data(RawValue::get).into_recorded()
 }
 
 /// Reads one event in binary mode: attributes as headers, data as the body. Header names are matched without their prefix.
@@ -123,7 +161,7 @@ pub fn receive_binary<'a>(
     body: &[u8],
     receipt: Receipt<'_>,
 ) -> Result<Received, Refusal> {
-    let mut attributes = Attributes::default();
+    let mut attributes = Attributes { data: Some(utf8(body, "data")?), ..Attributes::default() };
     for (name, value) in headers {
         let slot = match name.strip_prefix(HEADER_PREFIX) {
             Some("specversion") => &mut attributes.specversion,
@@ -140,7 +178,7 @@ pub fn receive_binary<'a>(
         };
         *slot = Some(Text(percent_decoded(value)));
     }
-    attributes.into_received(Some(utf8(body, "data")?), receipt)
+    attributes.into_received(receipt)
 }
 
 /// Decodes `%XX` in a header value (HTTP binding 3.1.3.2). A percent sign that begins no such escape is kept.
@@ -173,8 +211,37 @@ pub fn join_binary<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>, bo
     bytes
 }
 
-impl Attributes<'_> {
-    fn into_received(mut self, data: Option<&str>, Receipt { now, default_server }: Receipt<'_>) -> Result<Received, Refusal> {
+impl<'a, D> Attributes<'a, D> {
+    fn map_data<E>(self, change: impl FnOnce(D) -> E) -> Attributes<'a, E> {
+        let Self { specversion, id, source, kind, time, dataschema, causation, subject, .. } = self;
+        let Self { traceparent, tracestate, recordedat, data, .. } = self;
+        let data = data.map(change);
+        Attributes {
+            specversion,
+            id,
+            source,
+            kind,
+            time,
+            dataschema,
+            causation,
+            subject,
+            traceparent,
+            tracestate,
+            recordedat,
+            data,
+        }
+    }
+}
+
+impl<D: EventData> Attributes<'_, D> {
+    /// Returns the fact and the time it was recorded.
+    fn into_recorded(mut self) -> Result<(NewRecord, Timestamp), Refusal> {
+        let recorded_at = self.recordedat.take().ok_or_else(|| missing("recordedat"))?;
+        let recorded_at: Timestamp = recorded_at.parse().map_err(|error| Refusal::invalid("recordedat", error))?;
+        Ok((self.into_received(recorded_at.into())?.fact, recorded_at))
+    }
+
+    fn into_received(mut self, Receipt { now, default_server }: Receipt<'_>) -> Result<Received, Refusal> {
         match self.specversion.as_deref() {
             Some(SPEC_VERSION) => {}
             None => return Err(missing("specversion")),
@@ -184,7 +251,7 @@ impl Attributes<'_> {
         let source = self.source.filter(|source| !source.is_empty()).ok_or_else(|| missing("source"))?;
         let kind = parse_kind(&self.kind.ok_or_else(|| missing("type"))?)?;
         let version = parse_version(kind, self.dataschema.as_deref())?;
-        let data = data.ok_or_else(|| missing("data"))?;
+        let data = self.data.ok_or_else(|| missing("data"))?;
         let id = match self.id {
             Some(id) if id.is_empty() => return Err(Refusal::invalid("id", "is empty; leave it out to get one")),
             Some(id) => {
@@ -192,7 +259,10 @@ impl Attributes<'_> {
                 envelope.id = identity.is_hashed().then(|| id.to_string());
                 identity
             }
-            None => RecordId::derived(now, &["event", &now.micros().to_string(), &source, kind.name(), data]),
+            None => {
+                let text = data.text().expect("an event without an id is read in two passes");
+                RecordId::derived(now, &["event", &now.micros().to_string(), &source, kind.name(), text])
+            }
         };
         let time = match self.time {
             Some(time) => time.parse().map_err(|error| Refusal::invalid("time", error))?,
@@ -200,8 +270,8 @@ impl Attributes<'_> {
         };
         // A cause without an identity of its own is an event of the same source.
         let causation = self.causation.map(|id| id.parse().unwrap_or_else(|_| RecordId::of_event(&source, &id)));
-        let server = codec::DefaultServer { configured: default_server, source: &source };
-        let (event, mut ignored) = codec::receive_json(kind, version, data, &server)?;
+        let server = DefaultServer { configured: default_server, source: &source };
+        let (event, mut ignored) = data.into_event(kind, version, &server)?;
         if self.traceparent.is_some() {
             ignored.push("traceparent".to_owned());
         }
@@ -268,88 +338,10 @@ fn parse_version(kind: Kind, dataschema: Option<&str>) -> Result<u8, Refusal> {
     }
 }
 
-/// Writes a fact as structured JSON, as an agent would send it.
-pub fn to_structured(fact: &NewRecord) -> Value {
-    let mut members = Map::new();
-    for (name, value) in attributes(fact) {
-        members.insert(name.to_owned(), Value::String(value));
-    }
-    members.insert("datacontenttype".to_owned(), json!("application/json"));
-    members.insert("data".to_owned(), codec::to_json(&fact.event));
-    Value::Object(members)
-}
-
-/// Writes a record as structured JSON, with its position and the time it was recorded.
-pub fn record_to_structured(record: &Record) -> Value {
-    let mut value = to_structured(&record.fact);
-    value["seq"] = json!(record.seq.0);
-    value["recordedat"] = json!(record.recorded_at.to_string());
-    value
-}
-
-/// Writes a record as structured JSON. Without `vectors`, the vector of a text and the parameters of a model are left out: thousands of
-/// numbers that say nothing to people.
-pub fn record_to_text(record: &Record, vectors: bool) -> String {
-    let mut value = record_to_structured(record);
-    if !vectors
-        && let Event::EmbeddingComputed(_) | Event::ModelParameters(_) = record.event()
-        && let Some(data) = value["data"].as_object_mut()
-    {
-        data.remove("vector");
-        data.remove("bytes");
-    }
-    value.to_string()
-}
-
-/// Writes a fact to be appended to a log as structured JSON: with the time of recording, without a position, which the log assigns.
-pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u8> {
-    let mut attributes = attributes(fact);
-    attributes.push(("recordedat", recorded_at.to_string()));
-    attributes.push(("datacontenttype", "application/json".to_owned()));
-    let mut bytes = Vec::with_capacity(768);
-    bytes.push(b'{');
-    for (name, value) in attributes {
-        bytes.extend_from_slice(b"\"");
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(b"\":");
-        serde_json::to_writer(&mut bytes, &value).expect("writing to memory cannot fail");
-        bytes.push(b',');
-    }
-    bytes.extend_from_slice(b"\"data\":");
-    serde_json::to_writer(&mut bytes, &codec::to_json(&fact.event)).expect("writing to memory cannot fail");
-    bytes.push(b'}');
-    bytes
-}
-
-/// Writes a fact in binary mode: `ce-` headers, and the data as JSON.
-pub fn to_binary(fact: &NewRecord) -> (Vec<(String, String)>, Vec<u8>) {
-    let headers = attributes(fact).into_iter().map(|(name, value)| (format!("{HEADER_PREFIX}{name}"), value)).collect();
-    (headers, codec::to_json(&fact.event).to_string().into_bytes())
-}
-
-fn attributes(fact: &NewRecord) -> Vec<(&'static str, String)> {
-    let kind = fact.event.kind();
-    let mut attributes = vec![
-        ("specversion", SPEC_VERSION.to_owned()),
-        ("id", fact.given_id().into_owned()),
-        ("source", fact.source.to_string()),
-        ("type", format!("{TYPE_PREFIX}{kind}")),
-        ("time", fact.time.to_string()),
-        ("dataschema", kind.schema_uri(kind.version())),
-    ];
-    if let Some(id) = fact.causation {
-        attributes.push(("causation", id.to_string()));
-    }
-    if let Some(envelope) = &fact.envelope {
-        let Envelope { id: _, subject, traceparent, tracestate } = &**envelope;
-        let kept = [("subject", subject), ("traceparent", traceparent), ("tracestate", tracestate)];
-        attributes.extend(kept.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
-    }
-    attributes
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);

@@ -70,11 +70,9 @@ macro_rules! for_every_kind {
         /// Reads the form of the log.
         pub(crate) fn from_postcard(kind: Kind, version: u8, bytes: &[u8]) -> Result<Event, Corrupt> {
             let corrupt = |problem: String| Corrupt { kind: kind.name().to_owned(), version, problem };
-            if version != kind.version() {
-                return Err(corrupt("no such version".to_owned()));
-            }
+            let bytes = upcast_postcard(kind, version, bytes).ok_or_else(|| corrupt("no such version".to_owned()))?;
             match kind {
-                $(Kind::$kind => postcard::from_bytes::<wire::$kind<'_>>(bytes)
+                $(Kind::$kind => postcard::from_bytes::<wire::$kind<'_>>(&bytes)
                     .map_err(|error| corrupt(error.to_string()))?
                     .try_into()
                     .map(Event::$kind)
@@ -113,7 +111,51 @@ for_every_kind!(
     ToolApproved,
     ToolOutputInferred,
     StepSpeculated,
+    CapabilityRenamed,
+    CapabilityMerged,
+    CapabilityApproved,
+    CapabilityRetired,
 );
+
+/// Calls a macro with the kinds of which there are many.
+macro_rules! for_usual_kinds {
+    ($call:ident) => {
+        $call!(
+            ToolRegistered,
+            ExecutionStarted,
+            StepStarted,
+            StepFinished,
+            ExecutionFinished,
+            TraceCompleted,
+            EmbeddingComputed,
+            PredictionServed,
+        );
+    };
+}
+pub(super) use for_usual_kinds;
+
+macro_rules! read_with_attributes {
+    ($($kind:ident),* $(,)?) => {
+        /// The data of an event of a usual kind, of its current version, as it was read together with the attributes.
+        pub(super) enum WireData<'a> {
+            $($kind(wire::$kind<'a>),)*
+        }
+
+        impl WireData<'_> {
+            /// Converts the data of an event from outside. Names of tools without a server get that of `server`.
+            pub(super) fn into_event(self, server: &DefaultServer<'_>) -> Result<Event, Refusal> {
+                match self {
+                    $(Self::$kind(mut data) => {
+                        data.complete_tools(server);
+                        data.try_into().map(Event::$kind)
+                    })*
+                }
+            }
+        }
+    };
+}
+
+for_usual_kinds!(read_with_attributes);
 
 /// Reads the data of any readable version that pml wrote; old versions are upcast. Unknown members are errors.
 pub fn from_json(kind: Kind, version: u8, json: &str) -> Result<Event, Refusal> {
@@ -127,13 +169,22 @@ pub(super) fn receive_json(
     json: &str,
     server: &DefaultServer<'_>,
 ) -> Result<(Event, Vec<String>), Refusal> {
-    without_unknown_members(json, |json| from_any_json(kind, version, json, Some(server)))
+    without_unknown_members("data", json, |json| from_any_json(kind, version, json, Some(server)))
 }
 
 fn from_any_json(kind: Kind, version: u8, json: &str, server: Option<&DefaultServer<'_>>) -> Result<Event, Refusal> {
     match (kind, version) {
         (Kind::ToolRegistered, 0) => upcast_tool_registered_v0(parse_json(json)?, server).map(Event::ToolRegistered),
         _ => from_current_json(kind, json, server),
+    }
+}
+
+/// The bytes of any stored version in the form of the current one; `None` if there is no such version.
+fn upcast_postcard(kind: Kind, version: u8, bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
+    match (kind, version) {
+        // Version 1 ended before the member `curve`, which is absent: a zero byte.
+        (Kind::ModelTrained, 1) => Some(Cow::Owned([bytes, &[0]].concat())),
+        _ => (version == kind.version()).then_some(Cow::Borrowed(bytes)),
     }
 }
 
@@ -206,8 +257,10 @@ fn without_nulls(mut value: Value) -> Value {
         if let Some(annotations) = members.get_mut("annotations") {
             prune(annotations);
         }
-        if let Some(Value::Array(steps)) = members.get_mut("steps") {
-            steps.iter_mut().for_each(prune);
+        for list in ["steps", "curve"] {
+            if let Some(Value::Array(entries)) = members.get_mut(list) {
+                entries.iter_mut().for_each(prune);
+            }
         }
     }
     value
@@ -259,6 +312,7 @@ macro_rules! text {
     };
 }
 
+mod capability;
 mod default_server;
 mod execution;
 mod knowledge;
@@ -268,4 +322,4 @@ mod unknown;
 
 use default_server::CompleteTools as _;
 pub(super) use default_server::DefaultServer;
-use unknown::without_unknown_members;
+pub(super) use unknown::without_unknown_members;

@@ -10,9 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cloud::Receipt;
+use super::schema::{allow_further_members, constrain};
 use super::text::Text;
 use super::wire::{self, JsonText};
-use super::{Event, NewRecord, cloud, codec};
+use super::{Event, NewRecord, cloud, codec, whole};
 use crate::id::{ExecutionId, RecordId};
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
@@ -59,7 +60,7 @@ struct RunDocument<'a> {
     #[serde(borrow, default)]
     #[schemars(with = "Option<String>")]
     error: Option<Text<'a>>,
-    /// The program that was run, if the execution was one.
+    /// The program that was run, or `capability:<id>` of the capability that was, if the execution was one.
     #[serde(borrow, default)]
     #[schemars(with = "Option<String>")]
     code: Option<Text<'a>>,
@@ -84,7 +85,7 @@ struct RunStep<'a> {
     depends_on: Vec<Text<'a>>,
     #[serde(default = "succeeded")]
     success: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     duration_ms: Option<u64>,
     /// A short word for the failure: timeout, refused, `not_found`.
     #[serde(borrow, default)]
@@ -102,9 +103,12 @@ fn succeeded() -> bool {
     true
 }
 
-/// The JSON Schema of the document.
+/// The JSON Schema of the document. It may have further members, which pml ignores.
 pub fn schema() -> Value {
-    serde_json::to_value(schemars::schema_for!(RunDocument<'static>)).expect("a schema is plain JSON")
+    let mut schema = serde_json::to_value(schemars::schema_for!(RunDocument<'static>)).expect("a schema is plain JSON");
+    allow_further_members(&mut schema);
+    constrain(&mut schema);
+    schema
 }
 
 /// The events of a run: its start, its steps, its end.
@@ -112,6 +116,8 @@ pub fn schema() -> Value {
 pub struct Run {
     pub execution: ExecutionId,
     pub records: Vec<NewRecord>,
+    /// Paths of the members that were ignored, since a document has none of that name.
+    pub ignored: Vec<String>,
 }
 
 impl Run {
@@ -123,10 +129,16 @@ impl Run {
 }
 
 /// Reads a document. The receipt stands in for a missing `started` and for servers of tools, `fresh` for a missing `execution`.
-pub fn read(bytes: &[u8], Receipt { now, default_server }: Receipt<'_>, fresh: RecordId) -> Result<Run, Refusal> {
+pub fn read(bytes: &[u8], receipt: Receipt<'_>, fresh: RecordId) -> Result<Run, Refusal> {
     let text = cloud::utf8(bytes, "body")?;
-    let document: RunDocument<'_> = codec::parse_json_at("", text)
-        .map_err(|refusal| refusal.with_field(|field| if field == "event" { "body".to_owned() } else { field.to_owned() }))?;
+    let read = codec::without_unknown_members("", text, |text| read_known(text, receipt, fresh));
+    let in_body = |field: &str| if field == "event" { "body".to_owned() } else { field.to_owned() };
+    read.map(|(run, ignored)| Run { ignored, ..run }).map_err(|refusal| refusal.with_field(in_body))
+}
+
+/// Reads a document in which an unknown member is an error.
+fn read_known(text: &str, Receipt { now, default_server }: Receipt<'_>, fresh: RecordId) -> Result<Run, Refusal> {
+    let document: RunDocument<'_> = codec::parse_json_at("", text)?;
     let started = document.started.as_deref().map(str::parse).transpose();
     let started: Timestamp = started.map_err(|error| Refusal::invalid("started", error))?.unwrap_or(now);
     let source: Arc<str> = document.source.as_deref().unwrap_or(SOURCE).into();
@@ -168,7 +180,7 @@ pub fn read(bytes: &[u8], Receipt { now, default_server }: Receipt<'_>, fresh: R
     };
     add(end.try_into().map(Event::ExecutionFinished), time.plus_micros(1))?;
     let execution = execution.parse().map_err(|error| Refusal::invalid("execution", error))?;
-    Ok(Run { execution, records })
+    Ok(Run { execution, records, ignored: Vec::new() })
 }
 
 fn owned(text: Option<Text<'_>>) -> Option<std::borrow::Cow<'_, str>> {
@@ -276,10 +288,23 @@ mod tests {
         check(with(json!({"steps": twice})), "steps[1].step: 's2' is given twice");
         let forward = json!([{"tool": "a:b", "depends_on": ["s2"]}, {"tool": "a:b"}]);
         check(with(json!({"steps": forward})), "steps[0].depends_on: 's2' is not a step above this one");
-        assert_eq!(run(&with(json!({"intnt": 1}))).unwrap_err().field(), "intnt");
+        check(json!({"intnet": "x", "steps": []}), "intnet: is no member of this kind of event; did you mean 'intent'?");
+        let toll = json!({"intent": "x", "steps": [{"toll": "a:b"}]});
+        assert_eq!(run(&toll).unwrap_err().field(), "steps.toll");
         assert_eq!(run(&with(json!({"started": "now"}))).unwrap_err().field(), "started");
         assert_eq!(run(&with(json!({"execution": ""}))).unwrap_err().field(), "execution");
         assert_eq!(read(b"{", NOW.into(), FRESH).unwrap_err().field(), "body");
+    }
+
+    #[test]
+    fn members_that_a_document_does_not_have_are_ignored_as_those_of_events_are() {
+        let steps = json!([{"tool": "fs:list", "tokens": 7}, {"tool": "zip:pack", "tokens": 9}]);
+        let run = run(&with(json!({"model": "m", "steps": steps, "labels": ["x"]}))).unwrap();
+        assert_eq!(
+            (run.records.len(), run.ignored),
+            (4, vec!["labels".to_owned(), "model".to_owned(), "steps.tokens".to_owned()])
+        );
+        assert!(schema().get("additionalProperties").is_none());
     }
 
     #[test]

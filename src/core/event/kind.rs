@@ -33,10 +33,14 @@ pub enum Kind {
     ToolApproved = 19,
     ToolOutputInferred = 20,
     StepSpeculated = 21,
+    CapabilityRenamed = 22,
+    CapabilityMerged = 23,
+    CapabilityApproved = 24,
+    CapabilityRetired = 25,
 }
 
 impl Kind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::ToolRegistered,
         Self::ToolRemoved,
         Self::ExecutionStarted,
@@ -58,6 +62,10 @@ impl Kind {
         Self::ToolApproved,
         Self::ToolOutputInferred,
         Self::StepSpeculated,
+        Self::CapabilityRenamed,
+        Self::CapabilityMerged,
+        Self::CapabilityApproved,
+        Self::CapabilityRetired,
     ];
 
     /// The name on the wire, without [`TYPE_PREFIX`].
@@ -84,19 +92,27 @@ impl Kind {
             Self::ToolApproved => "tool.approved",
             Self::ToolOutputInferred => "tool.output_inferred",
             Self::StepSpeculated => "step.speculated",
+            Self::CapabilityRenamed => "capability.renamed",
+            Self::CapabilityMerged => "capability.merged",
+            Self::CapabilityApproved => "capability.approved",
+            Self::CapabilityRetired => "capability.retired",
         }
     }
 
     /// The version this program writes.
     pub const fn version(self) -> u8 {
-        1
+        match self {
+            Self::ModelTrained => 2,
+            _ => 1,
+        }
     }
 
-    /// The versions this program reads. Version 0 of `tool.registered` is the form of the source documents and of dataset directories
-    /// (`tool_id`, `server_id`); it is upcast.
+    /// The versions this program reads; old ones are upcast. Version 0 of `tool.registered` is the form of the source documents and of
+    /// dataset directories (`tool_id`, `server_id`). Version 1 of `model.trained` has no `curve`.
     pub const fn readable_versions(self) -> &'static [u8] {
         match self {
             Self::ToolRegistered => &[0, 1],
+            Self::ModelTrained => &[1, 2],
             _ => &[1],
         }
     }
@@ -124,7 +140,11 @@ impl Kind {
             | Self::ToolQuarantined
             | Self::ToolApproved
             | Self::ToolOutputInferred
-            | Self::StepSpeculated => false,
+            | Self::StepSpeculated
+            | Self::CapabilityRenamed
+            | Self::CapabilityMerged
+            | Self::CapabilityApproved
+            | Self::CapabilityRetired => false,
         }
     }
 

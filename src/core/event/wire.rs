@@ -9,11 +9,15 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::whole;
+
+mod capability;
 mod carried;
 mod model;
 
+pub(crate) use capability::{CapabilityApproved, CapabilityMerged, CapabilityRenamed, CapabilityRetired};
 pub(crate) use carried::{JsonText, WireBytes};
-pub(crate) use model::{ModelMetric, ModelParameters, ModelPromoted, ModelRolledBack, ModelTrained};
+pub(crate) use model::{CurvePoint, ModelMetric, ModelParameters, ModelPromoted, ModelRolledBack, ModelTrained};
 
 type WireText<'a> = Cow<'a, str>;
 
@@ -146,6 +150,7 @@ pub(crate) struct StepFinished<'a> {
     #[serde(default, borrow)]
     pub(crate) depends_on: Vec<WireText<'a>>,
     pub(crate) success: bool,
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) duration_ms: Option<u64>,
     /// A short word for the failure: timeout, refused, `not_found`.
     pub(crate) error_kind: Option<WireText<'a>>,
@@ -178,7 +183,7 @@ pub(crate) struct ExecutionFinished<'a> {
     pub(crate) execution: WireText<'a>,
     pub(crate) success: bool,
     pub(crate) error: Option<WireText<'a>>,
-    /// The program that was run, if the execution was one.
+    /// The program that was run, or `capability:<id>` of the capability that was, if the execution was one.
     pub(crate) code: Option<WireText<'a>>,
 }
 

@@ -3,7 +3,7 @@
 
 use imbl::OrdMap;
 
-use super::{Node, upsert};
+use super::{Node, drop_rarest, upsert};
 use crate::digest::{DigestWriter, Digestible};
 
 /// The start of a run, its end, or a call in between.
@@ -39,6 +39,10 @@ pub struct Count {
     pub succeeded: u32,
 }
 
+/// Distinct transitions kept of each order. Beyond it those seen least are dropped, an eighth at a time. Constant, because the fold
+/// depends on it.
+pub const TRANSITIONS_KEPT: usize = 1 << 20;
+
 /// Transition counts of order 1 and 2.
 #[derive(Clone, Debug, Default)]
 pub struct Transitions {
@@ -63,6 +67,9 @@ impl Transitions {
             }
             (before, last) = (Some(last), next);
         }
+        let (first, second) = self.len();
+        drop_rarest(&mut self.first, TRANSITIONS_KEPT, first, |count| Some(count.seen));
+        drop_rarest(&mut self.second, TRANSITIONS_KEPT, second, |count| Some(count.seen));
     }
 
     /// The symbols that followed `last`, in symbol order.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::dag::Dag;
 use super::index::PathIndex;
 use super::procedure::Procedure;
-use crate::capability::{Capability, Status};
+use crate::capability::Capability;
 use crate::graph::Node;
 use crate::graph::edge::EdgeKind;
 use crate::state::State;
@@ -35,7 +35,7 @@ pub fn covering(index: &PathIndex, dag: &Dag) -> Vec<Node> {
 }
 
 fn covers(state: &State, dag: &Dag, capability: &Capability) -> bool {
-    if capability.members.len() < MEMBERS_MIN || capability.status == Status::Stub {
+    if capability.members.len() < MEMBERS_MIN || !capability.is_offered() {
         return false;
     }
     let position = |node: &Node| dag.nodes().iter().position(|other| other == node);

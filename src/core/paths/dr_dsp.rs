@@ -20,7 +20,7 @@ use pairs::{PairEntry, PairRows};
 use tree::{DistanceTree, PairChange, Pairs};
 
 /// Sources whose distances are kept up to date, at most. Each costs 8 bytes per node, and time at every change.
-pub const PINNED_MAX: usize = 64;
+pub const PINNED_MAX: usize = 16;
 
 /// A chain of hyperedges from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +30,6 @@ pub struct Hyperpath {
     /// The hyperedge taken to each node after the source.
     pub origins: Vec<Origin>,
     pub cost: u64,
-}
-
-impl Hyperpath {
-    /// The first node after the source; `None` if source and target are the same.
-    pub fn next_step(&self) -> Option<Node> {
-        self.nodes.get(1).copied()
-    }
 }
 
 /// The hyperedges, their pairs, and the distances from the pinned sources.
@@ -223,7 +216,6 @@ mod tests {
         let path = graph.path(node(1), node(4)).unwrap();
         assert_eq!((path.nodes.as_slice(), path.cost), ([node(1), node(3), node(4)].as_slice(), 7));
         assert_eq!(path.origins, [origin(0), origin(1)]);
-        assert_eq!(path.next_step(), Some(node(3)));
         assert_eq!(graph.path(node(4), node(0)), None);
         assert_eq!(graph.path(node(9), node(9)).unwrap().nodes, [node(9)]);
     }

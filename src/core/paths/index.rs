@@ -6,8 +6,9 @@
 //! | call of a capability with data flow into it | the calls that feed it -> the call |
 //! | capability | the calls whose output it does not use itself -> the capability |
 //!
-//! A hyperedge with a removed tool is left out until the tool is registered again. Nothing here belongs to the log or the digest;
-//! the index of a state is the same whether it was built at once or followed the fold.
+//! A hyperedge with a removed tool is left out until the tool is registered again, and those of a capability that a person retired or
+//! merged into another until that is taken back; one that an offered capability calls keeps its hyperedges, since that one needs them.
+//! Nothing here belongs to the log or the digest; the index of a state is the same whether it was built at once or followed the fold.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use super::cost::reliability_cost;
-use super::dr_dsp::{DrDsp, Hyperpath};
+use super::dr_dsp::{DrDsp, Hyperpath, PINNED_MAX};
 use super::hyperedge::{Hyperedge, Origin};
 use super::procedure::Procedure;
 use crate::capability::{Capability, Status};
@@ -25,6 +26,10 @@ use crate::graph::{Node, NodeKind};
 use crate::id::Seq;
 use crate::state::State;
 
+/// Changed hyperedges up to which kept distances follow an update. With more of them, computing distances again when they are asked
+/// for takes less than following every change from every pinned call.
+const FOLLOWED_MAX: usize = 64;
+
 /// The hyperedges of one state, and which capabilities call which node.
 #[derive(Clone, Debug, Default)]
 pub struct PathIndex {
@@ -33,6 +38,8 @@ pub struct PathIndex {
     shortest: DrDsp,
     /// By node: the positions of the capabilities that call it, in the order they became known.
     callers: Vector<Arc<Vec<u32>>>,
+    /// The pinned calls, the one asked about last at the end.
+    pinned: Vec<Node>,
 }
 
 impl PathIndex {
@@ -52,9 +59,15 @@ impl PathIndex {
         for position in state.capabilities.changed(&before.capabilities) {
             self.add_callers(position, &before);
             touched.extend(origins_of(state, position));
+            if is_offered(state, position) != is_offered(&before, position) {
+                touch_members(state, position, &mut touched);
+            }
         }
         for tool in toggled(state, &before) {
             self.touch_tool(tool, &mut touched);
+        }
+        if touched.len() > FOLLOWED_MAX {
+            self.unpin_all();
         }
         for origin in touched {
             match hyperedge(state, origin) {
@@ -115,14 +128,22 @@ impl PathIndex {
         self.callers.get(node.to_bits() as usize).map_or(&[], |callers| callers.as_slice())
     }
 
-    /// Makes `sources` the only pinned ones, as far as there is room: the current calls of live executions.
-    pub fn pin(&mut self, sources: &BTreeSet<Node>) {
-        let stale: Vec<Node> = self.shortest.pinned().filter(|source| !sources.contains(source)).collect();
-        for source in stale {
-            self.shortest.unpin(source);
+    /// The shortest hyperpath from the current call of a live execution. The distances from that call are kept from now on and follow
+    /// the fold, so that the next question about an execution at the same call only reads them. The call asked about longest ago makes
+    /// room for a new one.
+    pub fn path_from_live(&mut self, source: Node, target: Node) -> Option<Hyperpath> {
+        self.pinned.retain(|known| *known != source);
+        if self.pinned.len() >= PINNED_MAX {
+            self.shortest.unpin(self.pinned.remove(0));
         }
-        for source in sources {
-            self.shortest.pin(*source);
+        self.pinned.push(source);
+        self.shortest.pin(source);
+        self.shortest.path(source, target)
+    }
+
+    fn unpin_all(&mut self) {
+        for source in std::mem::take(&mut self.pinned) {
+            self.shortest.unpin(source);
         }
     }
 
@@ -146,6 +167,26 @@ fn origins_of(state: &State, capability: u32) -> impl Iterator<Item = Origin> + 
     (0..calls).map(move |call| Origin::Flow { capability, call }).chain([Origin::Whole { capability }])
 }
 
+/// Whether the capability at a position is known and offered.
+fn is_offered(state: &State, position: u32) -> bool {
+    (position as usize) < state.capabilities.len() && state.capabilities.at(position).is_offered()
+}
+
+/// Adds the hyperedges of the capabilities below one that are not offered themselves: theirs depend on whether that one is.
+fn touch_members(state: &State, position: u32, touched: &mut BTreeSet<Origin>) {
+    let mut waiting = vec![position];
+    while let Some(position) = waiting.pop() {
+        for member in &state.capabilities.at(position).members {
+            if let NodeKind::Capability(member) = member.kind()
+                && !is_offered(state, member)
+            {
+                touched.extend(origins_of(state, member));
+                waiting.push(member);
+            }
+        }
+    }
+}
+
 /// The hyperedge that an origin has in `state`, if any.
 fn hyperedge(state: &State, origin: Origin) -> Option<Hyperedge> {
     let edge = match origin {
@@ -158,21 +199,26 @@ fn hyperedge(state: &State, origin: Origin) -> Option<Hyperedge> {
             let cost = reliability_cost(counter.successes.into(), counter.observations.into(), weight);
             Hyperedge { tails: vec![from], heads: vec![to], cost }
         }
-        Origin::Flow { capability, call } => {
-            let capability = state.capabilities.at(capability);
-            let procedure = Procedure::new(state, capability)?;
+        Origin::Flow { capability: position, call } => {
+            let capability = state.capabilities.at(position);
+            let procedure = followed(state, position)?;
             let call = usize::from(call);
             let (tails, cost) = (procedure.feeding(call), capability_cost(capability, EdgeKind::Provides));
             Hyperedge { tails, heads: vec![procedure.calls[call]], cost }
         }
         Origin::Whole { capability: position } => {
             let capability = state.capabilities.at(position);
-            let tails = Procedure::new(state, capability)?.exits();
+            let tails = followed(state, position)?.exits();
             Hyperedge { tails, heads: vec![Node::capability(position)], cost: capability_cost(capability, EdgeKind::Contains) }
         }
     };
     let is_usable = edge.tails.iter().chain(&edge.heads).all(|node| !is_removed(state, *node));
     (is_usable && !edge.tails.is_empty()).then_some(edge)
+}
+
+/// The procedure of a capability that may be followed.
+pub(super) fn followed(state: &State, position: u32) -> Option<Procedure> {
+    Procedure::new(state, state.capabilities.at(position)).filter(|_| state.capabilities.is_followed(position))
 }
 
 fn capability_cost(capability: &Capability, kind: EdgeKind) -> u64 {
@@ -214,6 +260,10 @@ mod tests {
             1 => (tool(), tool(), 0..2).prop_map(|(from, to, name)| format!("template t{name}: {from} > {to}")),
             1 => tool().prop_map(|tool| format!("remove {tool}")),
             1 => tool().prop_map(|tool| format!("tool {tool} path")),
+            1 => (0..4).prop_map(|number| format!("retire {number}")),
+            1 => (0..4).prop_map(|number| format!("restore {number}")),
+            1 => (0..4, 0..4).prop_map(|(number, into)| format!("merge {number} {into}")),
+            1 => (0..4).prop_map(|number| format!("split {number}")),
         ]
     }
 
@@ -224,12 +274,14 @@ mod tests {
         fn following_the_fold_gives_the_index_of_the_state(lines in proptest::collection::vec(line(), 1..25), every in 1_usize..4) {
             let mut history = History::default();
             let mut following = PathIndex::default();
-            following.pin(&[0, 1, 2].map(Node::tool).into());
             for (number, line) in lines.iter().enumerate() {
                 history.line(line);
                 // Some views hold several records.
                 if number % every == 0 || number + 1 == lines.len() {
                     following.update(&history.state);
+                    for source in [0, 1, 2].map(Node::tool) {
+                        following.path_from_live(source, source);
+                    }
                 }
             }
             let fresh = PathIndex::from_state(&history.state);
@@ -241,9 +293,58 @@ mod tests {
                 prop_assert_eq!(following.callers(*node), fresh.callers(*node));
                 for source in [0, 1, 2, 3].map(Node::tool) {
                     prop_assert_eq!(following.path(source, *node), fresh.path(source, *node));
+                    prop_assert_eq!(following.clone().path_from_live(source, *node), fresh.path(source, *node));
                 }
             }
         }
+    }
+
+    #[test]
+    fn distances_are_kept_for_the_calls_asked_about_last_and_dropped_by_a_large_change() {
+        let chain: Vec<String> = (0..=u32::try_from(PINNED_MAX).unwrap()).map(|at| format!("s:t{at}")).collect();
+        let mut history = History::new(&format!("run ok all: {}", chain.join(", ")));
+        let mut index = PathIndex::from_state(&history.state);
+        let nodes: Vec<Node> = chain.iter().map(|name| history.node(name)).collect();
+        let last = nodes[PINNED_MAX];
+        for source in &nodes {
+            assert!(index.path_from_live(*source, last).is_some());
+        }
+        index.path_from_live(nodes[1], last);
+        let kept: Vec<Node> = index.hyperedges().pinned().collect();
+        assert!(kept.len() == PINNED_MAX && !kept.contains(&nodes[0]), "the call asked about longest ago made room");
+        history.line("run ok some: s:t3, s:t4");
+        index.update(&history.state);
+        assert_eq!(index.hyperedges().pinned().count(), PINNED_MAX, "a small change is followed");
+        let many: Vec<String> = (0..=FOLLOWED_MAX).map(|at| format!("s:new{at}")).collect();
+        history.line(&format!("run ok many: {}", many.join(", ")));
+        index.update(&history.state);
+        assert_eq!(index.hyperedges().pinned().count(), 0, "a large change is not");
+        assert_eq!(index.path_from_live(nodes[1], last), PathIndex::from_state(&history.state).path(nodes[1], last));
+    }
+
+    #[test]
+    fn what_a_person_retired_or_merged_leads_nowhere_unless_an_offered_capability_calls_it() {
+        let mut history = History::new("declare pack: fs:read, zip:pack < fs:read");
+        let mut index = PathIndex::from_state(&history.state);
+        let (read, pack) = (history.node("fs:read"), history.node("[pack]"));
+        let mut leads = |history: &History| {
+            index.update(&history.state);
+            let leads = index.path(read, pack).is_some();
+            assert_eq!(leads, PathIndex::from_state(&history.state).path(read, pack).is_some());
+            leads
+        };
+        assert!(leads(&history));
+        history.line("retire 0");
+        assert!(!leads(&history));
+        history.line("declare send: [pack], net:send < pack");
+        assert!(leads(&history), "an offered one calls it");
+        history.line("retire 1");
+        assert!(!leads(&history), "and so long as that is offered");
+        history.line("restore 0");
+        history.line("merge 0 1");
+        assert!(!leads(&history));
+        history.line("split 0");
+        assert!(leads(&history));
     }
 
     #[test]

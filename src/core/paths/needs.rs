@@ -2,8 +2,9 @@
 //!
 //! - A capability needs all of its members: whoever depends on it depends on the whole of it (S2).
 //! - A member of a capability that is asked for needs what it needs there.
-//! - Another tool needs what it was fed by in the capabilities that call it. Each set of feeding calls is one way to run it; its cost
-//!   is that of the share of the runs that used this way and succeeded. The empty set is a way too: it started a run.
+//! - Another tool needs what it was fed by in the capabilities that call it, without those that a person retired or merged into another.
+//!   Each set of feeding calls is one way to run it; its cost is that of the share of the runs that used this way and succeeded. The empty
+//!   set is a way too: it started a run.
 //! - A tool in no capability needs one of the tools that were seen to feed it, or nothing if it has no required input.
 //! - Whatever a dependency edge names is needed besides, in every way.
 
@@ -11,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::cost::reliability_cost;
 use super::hyperedge::Origin;
-use super::index::{PathIndex, is_removed};
+use super::index::{PathIndex, followed, is_removed};
 use super::prerequisites::{Measure, Plan, Problem, Rule, solve};
 use super::procedure::Procedure;
-use crate::capability::Status;
 use crate::event::input_schema::parameters;
 use crate::graph::edge::EdgeKind;
 use crate::graph::{Node, NodeKind};
@@ -112,9 +112,7 @@ impl Needs<'_> {
         let mut ways: BTreeMap<Vec<Node>, Runs> = BTreeMap::new();
         for caller in self.index.callers(tool) {
             let capability = self.state().capabilities.at(*caller);
-            let Some(procedure) = Procedure::new(self.state(), capability).filter(|_| capability.status != Status::Stub) else {
-                continue;
-            };
+            let Some(procedure) = followed(self.state(), *caller) else { continue };
             let runs = ways.entry(procedure.needs(tool)).or_default();
             runs.succeeded += capability.successes;
             runs.all += capability.usage;

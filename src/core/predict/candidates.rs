@@ -72,13 +72,14 @@ pub fn collect(state: &State, evidence: &Evidence, chances: &Chances<'_>, next: 
     nodes.extend(evidence.similar_tools().iter().map(|position| Node::tool(*position)));
     let likeliest = next.map(|next| top((0..).zip(next.tools.iter().copied()), RECURRENT)).unwrap_or_default();
     nodes.extend(likeliest.into_iter().map(|(position, _)| Node::tool(position)));
-    nodes.retain(|node| is_offered(state, *node));
-    nodes.into_iter().map(Candidate::Call).chain([Candidate::Done]).collect()
+    let offered: BTreeSet<Node> = nodes.into_iter().filter_map(|node| offered(state, node)).collect();
+    offered.into_iter().map(Candidate::Call).chain([Candidate::Done]).collect()
 }
 
-fn is_offered(state: &State, node: Node) -> bool {
+/// What may be called in place of a node: itself, or the capability that it was merged into.
+fn offered(state: &State, node: Node) -> Option<Node> {
     match node.kind() {
-        NodeKind::Tool(position) => state.tools.at(position).is_offered(),
-        NodeKind::Capability(_) => true,
+        NodeKind::Tool(position) => state.tools.at(position).is_offered().then_some(node),
+        NodeKind::Capability(_) => state.capabilities.offered_node(node),
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::packed::PackedRows;
 use crate::memory::{INTENTS_KEPT, Memory};
 use crate::rank::bm25::Bm25;
+use crate::rank::packed::PackedRows;
 use crate::tool::Tools;
 use crate::vectors::{TextHash, Vectors};
 
@@ -135,14 +135,21 @@ pub(super) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
 
 /// The same of the positions that `wanted` accepts; only those of values that are large enough are asked about.
 pub(crate) fn largest_of(values: &[f32], keep: usize, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+    let larger_first = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
     let mut kept: Vec<(u32, f32)> = Vec::new();
+    let mut bar = if keep > 0 { 0.0 } else { f32::INFINITY };
     for (block, from) in values.chunks(BLOCK).zip((0_u32..).step_by(BLOCK)) {
-        let smallest = if kept.len() < keep { 0.0 } else { kept.last().map_or(f32::INFINITY, |(_, value)| *value) };
-        if block.iter().filter(|value| **value > smallest).count() > 0 {
-            let larger = (from..).zip(block.iter().copied()).filter(|(at, value)| *value > smallest && wanted(*at));
-            kept = top(kept.into_iter().chain(larger), keep);
+        if block.iter().filter(|value| **value > bar).count() > 0 {
+            kept.extend((from..).zip(block.iter().copied()).filter(|(at, value)| *value > bar && wanted(*at)));
+            if kept.len() >= 2 * keep + BLOCK {
+                kept.select_nth_unstable_by(keep - 1, larger_first);
+                kept.truncate(keep);
+                bar = kept[keep - 1].1;
+            }
         }
     }
+    kept.sort_unstable_by(larger_first);
+    kept.truncate(keep);
     kept.into_iter().map(|(position, _)| position).collect()
 }
 

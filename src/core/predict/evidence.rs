@@ -168,7 +168,7 @@ impl Evidence {
             }
         }
         let similar_tools = similar_tools(&whole, &clauses, &words);
-        let votes = votes(&near);
+        let votes = votes(state, &near);
         Self {
             votes,
             near,
@@ -285,14 +285,17 @@ impl Evidence {
     }
 }
 
-/// Sums the votes: each past intent divides its weight by its number of runs.
-fn votes(near: &[NearIntent]) -> BTreeMap<Node, f64> {
+/// Sums the votes: each past intent divides its weight by its number of runs. The votes for a capability count for the one that it was
+/// merged into, and those for a retired one for none.
+fn votes(state: &State, near: &[NearIntent]) -> BTreeMap<Node, f64> {
     let mut votes: BTreeMap<Node, f64> = BTreeMap::new();
     let total: f64 = near.iter().map(|near| near.weight_usual).sum();
     for near in near {
         let weight = near.weight_usual / (total + VOTES_PRIOR) / f64::from(near.entry.runs);
         for (node, times) in &near.entry.used {
-            *votes.entry(*node).or_default() += weight * f64::from(*times);
+            if let Some(node) = state.capabilities.offered_node(*node) {
+                *votes.entry(node).or_default() += weight * f64::from(*times);
+            }
         }
     }
     votes

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::candidates::Candidate;
-use super::corpus::top;
 use super::evidence::Evidence;
-use super::hyperpath::next_calls;
+use super::hyperpath::{Aim, likeliest_aims};
 use super::signals::Signal;
 use super::{Prediction, PredictionQuery, Ranked, predict_with};
 use crate::event::Outcome;
@@ -48,17 +47,6 @@ pub struct Explanation {
     pub aims: Vec<Aim>,
 }
 
-/// A capability that an intent likely aims at, and what comes next on the way to it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Aim {
-    pub capability: Node,
-    /// What speaks for it: by SHGAT the probability that it is the target, else the share of the near past intents that used it.
-    pub share: f64,
-    pub is_by_shgat: bool,
-    /// The calls of its procedure that were not made and wait for no other, in node order.
-    pub next: Vec<Node>,
-}
-
 /// Explains `outcome`, or the first one if none is given. Returns `None` for an outcome that is not among the candidates.
 pub fn explain(
     state: &State,
@@ -81,16 +69,8 @@ pub fn explain(
 }
 
 fn aims(state: &State, evidence: &Evidence, context: &[Callee], candidate: Candidate) -> Vec<Aim> {
-    let context: Vec<Option<Node>> = context.iter().map(|callee| state.find(callee)).collect();
     let contains = |capability: Node| candidate.tool().is_none_or(|tool| comes_down_to(state, capability, Node::tool(tool)));
-    let aims = top(evidence.aims().into_iter().filter(|(capability, _)| contains(*capability)), AIMS_MAX);
-    let aim = |(capability, share)| Aim {
-        capability,
-        share,
-        is_by_shgat: evidence.has_target(),
-        next: next_calls(state, capability, &context),
-    };
-    aims.into_iter().map(aim).collect()
+    likeliest_aims(state, evidence, context, contains, AIMS_MAX)
 }
 
 /// Whether a capability calls a tool, itself or by a capability that it calls.

@@ -3,7 +3,7 @@
 //! `score` computes them over the predictions that were served, `eval` over held-out traces: both by the same definitions.
 
 /// Bins of the calibration error, of equal width.
-const BINS: usize = 10;
+pub const BINS: usize = 10;
 /// The smallest probability in the log-loss: an unlisted outcome may have none of its own.
 pub(crate) const P_MIN: f64 = 1e-6;
 
@@ -44,10 +44,8 @@ impl StepMetrics {
             metrics.hit1 += hit(rank, 1);
             metrics.hit3 += hit(rank, 3);
             metrics.mrr += reciprocal(rank);
-            metrics.log_loss -= libm::log(p_right.max(P_MIN));
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to BINS")]
-            let bin = ((p_first * BINS as f64) as usize).min(BINS - 1);
-            bins[bin] += p_first - hit(rank, 1);
+            metrics.log_loss += log_loss(p_right);
+            bins[bin(p_first)] += p_first - hit(rank, 1);
         }
         metrics.calibration_error = bins.iter().map(|difference: &f64| difference.abs()).sum();
         let n = metrics.n.max(1) as f64;
@@ -57,6 +55,17 @@ impl StepMetrics {
         }
         metrics
     }
+}
+
+/// The log-loss of one prediction, by the probability of the right outcome.
+pub(crate) fn log_loss(p_right: f64) -> f64 {
+    -libm::log(p_right.max(P_MIN))
+}
+
+/// The calibration bin of a probability.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "from 0 to BINS")]
+pub(crate) fn bin(p: f64) -> usize {
+    ((p * BINS as f64) as usize).min(BINS - 1)
 }
 
 /// Returns 1 if the right outcome is among the first `k`, else 0.

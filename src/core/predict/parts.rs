@@ -109,7 +109,7 @@ impl Parts {
     /// What SHGAT says about the intent; empty without SHGAT.
     pub(crate) fn target_scores(&self, state: &State, intent: &IntentVectors) -> TargetScores {
         let targets = self.targets(state).filter(|targets| targets.dim() == intent.whole.len());
-        targets.map(|targets| targets.target_scores(&intent.whole)).unwrap_or_default()
+        targets.map(|targets| targets.target_scores(state, &intent.whole)).unwrap_or_default()
     }
 
     /// The scores of the trained SHGAT; `None` while none serves.

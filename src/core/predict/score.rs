@@ -7,11 +7,13 @@
 use imbl::{OrdMap, Vector};
 
 use super::metrics::{P_MIN, StepMetrics, StepScore};
+use super::quality::Quality;
 use super::threshold::Thresholds;
 use crate::digest::{DigestWriter, Digestible};
 use crate::event::{Outcome, PredictionServed};
 use crate::graph::transition::Symbol;
 use crate::id::{ExecutionId, RecordId, Seq};
+use crate::time::Timestamp;
 
 /// Impressions kept, for scoring, feedback and explanations; and scores kept, for the means. The oldest are dropped.
 pub const IMPRESSIONS_KEPT: usize = 10_000;
@@ -56,6 +58,7 @@ pub struct ImpressionScores {
     open: OrdMap<ExecutionId, RecordId>,
     scored: Vector<ScoredImpression>,
     total: u64,
+    quality: Quality,
 }
 
 impl ImpressionScores {
@@ -90,9 +93,15 @@ impl ImpressionScores {
         !self.open.is_empty()
     }
 
-    /// Scores the open impression of an execution that went on with `outcome`; `None` if the state does not know it. Updates
-    /// `thresholds` for the first outcome of the impression.
-    pub fn score(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, seq: Seq, thresholds: &mut Thresholds) {
+    /// Scores the open impression of an execution that went on with `outcome`, by a record at `seq` whose event happened at `time`;
+    /// the outcome is `None` if the state does not know it. Updates `thresholds` for the first outcome of the impression.
+    pub fn score(
+        &mut self,
+        execution: &ExecutionId,
+        outcome: Option<Symbol>,
+        (seq, time): (Seq, Timestamp),
+        thresholds: &mut Thresholds,
+    ) {
         let Some(prediction) = self.open.remove(execution) else { return };
         let Some(impression) = self.impressions.get(&prediction) else { return };
         let Some((first, p)) = impression.ranked.first().copied() else { return };
@@ -108,6 +117,7 @@ impl ImpressionScores {
             thresholds.observe(first, scored.rank == 1);
         }
         self.total += 1;
+        self.quality.add(time, scored.step_score());
         self.scored.push_back(scored);
         if self.scored.len() > SCORED_KEPT {
             self.scored.pop_front();
@@ -144,16 +154,22 @@ impl ImpressionScores {
         self.scored.iter()
     }
 
-    /// Restores what [`Self::impressions`], [`Self::open`], [`Self::scored`] and [`Self::total`] gave.
+    /// The quality of all scored predictions over time.
+    pub fn quality(&self) -> &Quality {
+        &self.quality
+    }
+
+    /// Restores what [`Self::impressions`], [`Self::open`], [`Self::scored`], [`Self::total`] and [`Self::quality`] gave.
     pub fn from_rows(
         impressions: Vec<(RecordId, Impression)>,
         open: impl IntoIterator<Item = (ExecutionId, RecordId)>,
         scored: impl IntoIterator<Item = ScoredImpression>,
         total: u64,
+        quality: Quality,
     ) -> Self {
         let order = impressions.iter().map(|(prediction, _)| *prediction).collect();
         let (open, scored) = (open.into_iter().collect(), scored.into_iter().collect());
-        Self { impressions: impressions.into_iter().collect(), order, open, scored, total }
+        Self { impressions: impressions.into_iter().collect(), order, open, scored, total, quality }
     }
 
     /// The number of impressions scored, ever.
@@ -200,6 +216,7 @@ impl Digestible for ImpressionScores {
         for scored in &self.scored {
             writer.u64(scored.seq.0).u64(scored.p.to_bits()).u32(scored.rank).u64(scored.p_right.to_bits());
         }
+        self.quality.digest(writer);
     }
 }
 
@@ -208,7 +225,6 @@ mod tests {
     use super::*;
     use crate::event::RankedOutcome;
     use crate::graph::Node;
-    use crate::time::Timestamp;
 
     fn id(number: u128) -> RecordId {
         RecordId::from_parts(Timestamp::from_micros(1), number)
@@ -247,11 +263,12 @@ mod tests {
     fn a_prediction_is_scored_once_by_what_came_next() {
         let (mut scores, mut thresholds) = (ImpressionScores::default(), Thresholds::default());
         let (a, b) = (Symbol::call(Node::tool(0)), Symbol::call(Node::tool(1)));
+        let at = Timestamp::from_micros(60_000_000);
         let three = [(Some("s:a"), 0.6), (None, 0.25), (Some("s:x"), 0.05)];
         for (number, name, outcome) in [(1, "e1", Some(a)), (2, "e2", Some(Symbol::END)), (3, "e3", Some(b)), (4, "e4", None)] {
             scores.add(&served(number, name, &three), Some(1), symbol);
-            scores.score(&execution(name), outcome, Seq(7), &mut thresholds);
-            scores.score(&execution(name), Some(a), Seq(8), &mut thresholds);
+            scores.score(&execution(name), outcome, (Seq(7), at), &mut thresholds);
+            scores.score(&execution(name), Some(a), (Seq(8), at), &mut thresholds);
         }
         assert_eq!(scores.total(), 4);
         let StepMetrics { n, hit1, hit3, log_loss, calibration_error, .. } = scores.window(100);
@@ -271,7 +288,7 @@ mod tests {
         scores.add(&served(2, "e2", &[(Some("s:a"), 0.9)]), Some(0), symbol);
         scores.discard_open(&execution("e2"));
         for name in ["e1", "e2"] {
-            scores.score(&execution(name), Some(Symbol::END), Seq(7), &mut thresholds);
+            scores.score(&execution(name), Some(Symbol::END), (Seq(7), Timestamp::from_micros(0)), &mut thresholds);
         }
         assert_eq!((scores.total(), scores.window(10)), (0, StepMetrics::default()));
     }

@@ -8,12 +8,15 @@
 pub(crate) mod bytes;
 pub(crate) mod capability_graph;
 
+use std::collections::BTreeMap;
+
 use ndarray::Array2;
 use pml_model::shgat::{Enriched, Hypergraph, Parameters, Priorities, Scorer, Switches, Vectors};
 
 use super::corpus::top;
 use super::parts::LOG_MIN;
 use crate::graph::Node;
+use crate::state::State;
 use capability_graph::CapabilityGraph;
 
 /// Added to a target mass before the logarithm: a smaller share says no more than none.
@@ -33,18 +36,65 @@ pub(crate) struct TargetScores {
 }
 
 impl TargetScores {
-    /// `positions` are those of the capabilities, by row of the hypergraph.
-    pub(crate) fn new(scorer: &Scorer, positions: &[Vec<u32>], intent: &[f32]) -> Self {
+    /// `rows` are those of the scorer's hypergraph.
+    pub(crate) fn new(scorer: &Scorer, rows: &OfferedRows, intent: &[f32]) -> Self {
         let log = |score: f32| libm::logf(score).max(LOG_MIN);
-        let shares = scorer.target_shares(intent);
+        let shares = rows.shares(scorer.target_shares(intent));
         let mass = scorer.target_mass(&shares).into_iter().map(|mass| libm::logf(mass + MASS_MIN)).collect();
-        let rows = top(shares.into_iter().enumerate(), AIMS_MAX);
-        let aim = |(row, share): (usize, f32)| positions[row].first().map(|position| (Node::capability(*position), share));
+        let likeliest = top(shares.into_iter().enumerate(), AIMS_MAX);
+        let aim = |(row, share): (usize, f32)| Some((rows.aims[row].filter(|_| rows.counted_in[row] == Some(row))?, share));
         Self {
             tools: scorer.tool_scores(intent).into_iter().map(log).collect(),
             mass,
-            aims: rows.into_iter().filter_map(aim).collect(),
+            aims: likeliest.into_iter().filter_map(aim).collect(),
         }
+    }
+}
+
+/// What people decided about the capabilities of a hypergraph's rows: whom each row speaks for.
+pub(crate) struct OfferedRows {
+    /// By row: the capability that may be recommended for it; none if all of its capabilities were retired.
+    aims: Vec<Option<Node>>,
+    /// By row: the row that its share counts for; none without an aim.
+    counted_in: Vec<Option<usize>>,
+}
+
+impl OfferedRows {
+    /// `positions` are those of the capabilities, by row.
+    pub(crate) fn new(state: &State, positions: &[Vec<u32>]) -> Self {
+        let table = &state.capabilities;
+        let is_own = |position: &&u32| table.offered(**position) == Some(**position);
+        let offered = |row: &Vec<u32>| {
+            row.iter().find(is_own).copied().or_else(|| row.iter().find_map(|position| table.offered(*position)))
+        };
+        let offered: Vec<Option<u32>> = positions.iter().map(offered).collect();
+        let own_row: BTreeMap<u32, usize> =
+            (0..).zip(positions).flat_map(|(row, positions)| positions.iter().map(move |position| (*position, row))).collect();
+        // One that was learnt after the training has no row: then the row of the one merged into it speaks for it.
+        let counted_in = |(row, offered): (usize, &Option<u32>)| offered.map(|it| own_row.get(&it).copied().unwrap_or(row));
+        Self {
+            counted_in: offered.iter().enumerate().map(counted_in).collect(),
+            aims: offered.into_iter().map(|position| position.map(Node::capability)).collect(),
+        }
+    }
+
+    /// The probabilities of the rows, given that no retired capability is the target. Untouched where nobody decided anything.
+    fn shares(&self, mut shares: Vec<f32>) -> Vec<f32> {
+        let mut dropped = 0.0;
+        for (row, counted_in) in self.counted_in.iter().enumerate().filter(|(row, counted_in)| **counted_in != Some(*row)) {
+            let share = std::mem::take(&mut shares[row]);
+            match counted_in {
+                Some(other) => shares[*other] += share,
+                None => dropped += share,
+            }
+        }
+        let left: f32 = shares.iter().sum();
+        if dropped > 0.0 && left > 0.0 {
+            for share in &mut shares {
+                *share *= (left + dropped) / left;
+            }
+        }
+        shares
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::capability::Status;
 use crate::graph::Node;
 use crate::graph::measures::Measures;
 use crate::id::Callee;
@@ -36,7 +35,7 @@ pub fn underway(state: &State, measures: &Measures, context: &[Callee], limit: u
         let capability = state.capabilities.at(position);
         let missing: Vec<Node> = capability.members.iter().copied().filter(|member| !called.contains(member)).collect();
         let common = capability.members.len() - missing.len();
-        if common == 0 || missing.is_empty() || capability.status == Status::Stub {
+        if common == 0 || missing.is_empty() || !capability.is_offered() {
             continue;
         }
         let overlap = share(common, capability.members.len());

@@ -9,7 +9,7 @@ use ndarray::Array2;
 use pml_model::shgat::{Node as Row, Parameters, Scored, Scorer, Shape, Switches, path_success};
 
 use super::shgat::capability_graph::CapabilityGraph;
-use super::shgat::{ShgatModel, TargetScores, scorer};
+use super::shgat::{OfferedRows, ShgatModel, TargetScores, scorer};
 use crate::event::ModelVersion;
 use crate::graph::{Node, NodeKind};
 use crate::state::State;
@@ -72,9 +72,10 @@ impl Targets {
         self.scorer.dim()
     }
 
-    /// The number of tools and of capabilities that have a score.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.scorer.tools(), self.rows.len())
+    /// The number of tools and of offered capabilities that have a score.
+    pub fn counts(&self, state: &State) -> (usize, usize) {
+        let offered: BTreeSet<u32> = self.rows.keys().filter_map(|position| state.capabilities.offered(*position)).collect();
+        (self.scorer.tools(), offered.len())
     }
 
     /// Whether a node has a score. A capability that was learnt after the training has none.
@@ -83,8 +84,8 @@ impl Targets {
     }
 
     /// What is said about an intent, for the signals of predict and discover.
-    pub(super) fn target_scores(&self, intent: &[f32]) -> TargetScores {
-        TargetScores::new(&self.scorer, &self.positions, intent)
+    pub(super) fn target_scores(&self, state: &State, intent: &[f32]) -> TargetScores {
+        TargetScores::new(&self.scorer, &OfferedRows::new(state, &self.positions), intent)
     }
 
     fn row(&self, node: Node) -> Option<Row> {
@@ -101,12 +102,8 @@ impl Targets {
         loop {
             let scored = self.scorer.score_top_tools(intent, asked);
             let is_all = scored.len() == self.scorer.tools();
-            let is_offered = |scored: &TargetScore| match scored.node.kind() {
-                NodeKind::Tool(position) => !state.tools.at(position).removed,
-                NodeKind::Capability(_) => true,
-            };
-            let offered: Vec<TargetScore> = scored.iter().flat_map(|scored| self.scores(scored)).filter(is_offered).collect();
-            // Tools that were removed may take the first places: then more are asked for.
+            let offered: Vec<TargetScore> = scored.iter().flat_map(|scored| self.scores(state, scored)).collect();
+            // Tools that are not offered may take the first places: then more are asked for.
             if is_all || offered.len() >= count {
                 return ranked(state, offered, count);
             }
@@ -121,7 +118,7 @@ impl Targets {
             Some(0) => self.scorer.score_leaf_capabilities(intent),
             Some(level) => self.scorer.score_meta_capabilities(intent, level),
         };
-        ranked(state, scored.iter().flat_map(|scored| self.scores(scored)).collect(), count)
+        ranked(state, scored.iter().flat_map(|scored| self.scores(state, scored)).collect(), count)
     }
 
     /// The `count` best tools and capabilities in one list.
@@ -136,7 +133,7 @@ impl Targets {
         let scored = self.scorer.score_all_capabilities(intent);
         let levels: BTreeSet<usize> = scored.iter().filter_map(|scored| scored.level).collect();
         let at_level = |level: usize| scored.iter().filter(move |scored| scored.level == Some(level));
-        let best = |level| ranked(state, at_level(level).flat_map(|scored| self.scores(scored)).collect(), count);
+        let best = |level| ranked(state, at_level(level).flat_map(|scored| self.scores(state, scored)).collect(), count);
         levels.into_iter().map(|level| (level, best(level))).collect()
     }
 
@@ -150,23 +147,80 @@ impl Targets {
         (scores, success)
     }
 
-    /// The nodes that a scored row stands for.
-    fn scores(&self, scored: &Scored) -> Vec<TargetScore> {
+    /// The nodes that a scored row stands for and that are offered. A capability that was merged into another of its level speaks for
+    /// that one.
+    fn scores(&self, state: &State, scored: &Scored) -> Vec<TargetScore> {
         let Scored { node, level, score, logit, heads } = *scored;
         let score = |node| TargetScore { node, level, score, heads, logit };
+        let offered = |position: &u32| {
+            let (table, position) = (&state.capabilities, *position);
+            let is_level = |offered: &u32| table.at(*offered).level == table.at(position).level;
+            table.offered(position).filter(is_level).map(Node::capability)
+        };
         match node {
             Row::Tool(position) => {
-                u32::try_from(position).ok().map(|position| score(Node::tool(position))).into_iter().collect()
+                let position = u32::try_from(position).ok().filter(|position| state.tools.at(*position).is_offered());
+                position.map(|position| score(Node::tool(position))).into_iter().collect()
             }
-            Row::Capability(row) => self.positions[row].iter().map(|position| score(Node::capability(*position))).collect(),
+            Row::Capability(row) => self.positions[row].iter().filter_map(offered).map(score).collect(),
         }
     }
 }
 
-/// The `count` best scores: by logit, then by the semantic part, then by id.
+/// The `count` best scores, of each node the best: by logit, then by the semantic part, then by id.
 fn ranked(state: &State, mut scores: Vec<TargetScore>, count: usize) -> Vec<TargetScore> {
     let by_score = |a: &TargetScore, b: &TargetScore| b.logit.total_cmp(&a.logit).then(b.heads[0].total_cmp(&a.heads[0]));
     scores.sort_by(|a, b| by_score(a, b).then_with(|| state.callee(a.node).cmp(&state.callee(b.node))));
+    let mut seen = BTreeSet::new();
+    scores.retain(|score| seen.insert(score.node));
     scores.truncate(count);
     scores
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::given::History;
+
+    #[test]
+    fn scores_leave_out_what_a_person_retired_and_find_the_one_that_others_were_merged_into() {
+        let mut history = History::new(
+            "tool a:a x
+             run ok alpha: a:a, b:b < a:a
+             run ok beta: c:c, d:d < c:c",
+        );
+        history.embed(|text| match text {
+            "alpha" => vec![1.0, 0.0],
+            "beta" => vec![0.0, 1.0],
+            _ => vec![0.1, 0.1],
+        });
+        let trained_before = Targets::untrained(&history.state).unwrap();
+        let names = |targets: &Targets, history: &History| -> Vec<u32> {
+            let found = targets.capabilities(&history.state, &[1.0, 0.0], None, 10);
+            let by_level = targets.top_by_level(&history.state, &[1.0, 0.0], 10);
+            assert_eq!(by_level.values().flatten().count(), found.len());
+            let position = |score: TargetScore| match score.node.kind() {
+                NodeKind::Capability(position) => position,
+                NodeKind::Tool(_) => unreachable!("only capabilities were asked for"),
+            };
+            found.into_iter().map(position).collect()
+        };
+        let fresh = |history: &History| Targets::untrained(&history.state).unwrap();
+        assert_eq!(names(&trained_before, &history), [0, 1]);
+        history.line("retire 0");
+        for targets in [&trained_before, &fresh(&history)] {
+            assert_eq!(names(targets, &history), [1]);
+            assert_eq!(targets.counts(&history.state).1, 1);
+        }
+        history.line("restore 0");
+        let apart = fresh(&history).capabilities(&history.state, &[1.0, 0.0], None, 10)[1].score;
+        history.line("merge 0 1");
+        for targets in [&trained_before, &fresh(&history)] {
+            assert_eq!(names(targets, &history), [1]);
+            let score = targets.capabilities(&history.state, &[1.0, 0.0], None, 10)[0].score;
+            assert!(score > apart, "{score} {apart}: the intents of the merged one count for it");
+        }
+        history.line("remove a:a");
+        assert!(trained_before.tools(&history.state, &[1.0, 0.0], 10).iter().all(|tool| tool.node != history.node("a:a")));
+    }
 }

@@ -22,6 +22,7 @@ use super::{Clause, Question};
 use crate::graph::NodeKind;
 use crate::predict::lesson::HeldOutScores;
 use crate::text::clauses;
+use crate::vectors::TextHash;
 
 /// Past intents used as examples, evenly spaced, and how many there must be.
 const EXAMPLES_MAX: usize = 400;
@@ -138,13 +139,14 @@ pub(crate) fn example(index: &Index, entry: usize, held: Option<&HeldOutScores>)
 
 /// A past intent as a question, with the vectors it already has.
 pub(crate) fn past_question(index: &Index, entry: usize) -> Question {
-    let intents = index.intents();
-    let present = |vector: &[f32]| vector.iter().any(|value| *value != 0.0).then(|| vector.to_vec());
-    let intent = intents.entry(entry).intent.to_string();
-    let texts: Vec<String> = clauses(&intent).into_iter().map(str::to_owned).collect();
-    let vectors = intents.clause_vectors(entry).map(present);
-    let clauses = texts.into_iter().zip(vectors).map(|(text, vector)| Clause { text, vector }).collect();
-    Question { vector: present(intents.vector(entry)), clauses, intent }
+    let (past, vectors) = (index.intents().entry(entry), &index.state().vectors);
+    let vector = |hash: TextHash| {
+        let vector = vectors.get(hash).filter(|vector| vector.iter().any(|value| *value != 0.0));
+        vector.map(|vector| vector.to_vec())
+    };
+    let clause = |text: &str| Clause { text: text.to_owned(), vector: vector(TextHash::compute(text)) };
+    let clauses = clauses(&past.intent).into_iter().map(clause).collect();
+    Question { vector: vector(past.hash), clauses, intent: past.intent.to_string() }
 }
 
 fn features(signals: &Signals, slot: usize) -> Features {

@@ -151,7 +151,8 @@ impl ScoredItem {
 
     fn into_hit(self, index: &Index, signals: &Signals, weights: &[f64; SIGNALS]) -> Hit {
         let intents = index.intents();
-        let has_it = |entry: usize| intents.entry(entry).used.binary_search_by_key(&self.node, |(node, _)| *node).is_ok();
+        let is_it = |node: Node| index.documents().counted_slot(node) == Some(self.slot);
+        let has_it = |entry: usize| intents.entry(entry).used.iter().any(|(node, _)| is_it(*node));
         let neighbour = signals.neighbours.iter().find(|neighbour| has_it(neighbour.entry));
         Hit {
             node: self.node,
@@ -169,4 +170,42 @@ impl ScoredItem {
 fn contributions(signals: &Signals, weights: &[f64; SIGNALS], slot: usize) -> [f64; SIGNALS] {
     let values = signals.values(slot);
     std::array::from_fn(|signal| weights[signal] * f64::from(values[signal]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::given::History;
+
+    #[test]
+    fn a_retired_capability_is_not_found_and_a_merged_one_finds_the_other_by_its_intents() {
+        let mut history = History::new(
+            "run ok alpha: a:a, b:b < a:a
+             run ok beta: c:c, d:d < c:c",
+        );
+        history.embed(|text| match text {
+            "alpha" => vec![1.0, 0.0],
+            "beta" => vec![0.0, 1.0],
+            _ => vec![0.0, 0.0],
+        });
+        let find = |history: &History| {
+            let index = Index::default().update(Arc::new(history.state.clone()));
+            let question = Question { intent: "first".to_owned(), vector: Some(vec![1.0, 0.0]), clauses: Vec::new() };
+            let options = DiscoverOptions { only: ItemFilter::Capabilities, score_min: 0.0, limit: 10 };
+            let found = discover(&index, &question, options).hits;
+            found.into_iter().map(|hit| (hit.node, hit.similar_intent)).collect::<Vec<_>>()
+        };
+        let alpha = Some("alpha".to_owned());
+        let before = find(&history);
+        assert_eq!(before[0], (Node::capability(0), alpha.clone()));
+        history.line("retire 0");
+        assert!(find(&history).iter().all(|(node, _)| *node != Node::capability(0)));
+        history.line("restore 0");
+        history.line("merge 0 1");
+        assert_eq!(find(&history), [(Node::capability(1), alpha)], "the intents of the merged one find it");
+        history.line("split 0");
+        assert_eq!(find(&history), before);
+    }
 }

@@ -1,11 +1,12 @@
 //! The searchable items: every tool and capability has a slot, assigned in the order they appear and never reused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bm25::{Bm25, divide_by_largest};
+use super::packed::PackedRows;
 use super::reliability;
-use super::rows::VectorRows;
-use crate::capability::{Capability, Status};
+use crate::capability::Capability;
 use crate::graph::{Node, NodeKind};
 use crate::state::State;
 use crate::tool::Tool;
@@ -24,23 +25,25 @@ struct SlotText {
 pub struct Documents {
     nodes: Vec<Node>,
     texts: Vec<Option<SlotText>>,
-    /// By slot; `None` for items that cannot be used: removed tools and stubs of capabilities.
+    /// By slot; `None` for items that cannot be used: removed tools, stubs of capabilities, and those that a person retired or merged.
     success_rates: Vec<Option<f64>>,
     /// Slots of tools and of capabilities, by position.
     tools: Vec<u32>,
     capabilities: Vec<u32>,
+    /// By position of a capability that was merged: that of the one that stands for it.
+    merged: BTreeMap<u32, u32>,
     /// Separate for tools and capabilities: learned capabilities repeat the names of their tools, which would make those words
     /// look common.
     tool_words: Arc<Bm25>,
     capability_words: Arc<Bm25>,
-    vectors: VectorRows,
+    vectors: PackedRows,
 }
 
 impl Documents {
     /// Brings everything up to `state`. O(items), and O(words) for items whose text changed.
     pub(super) fn update(&mut self, state: &State, dim: usize, model_changed: bool) {
         if model_changed {
-            self.vectors = VectorRows::new(dim);
+            self.vectors = PackedRows::new(dim);
             for text in &mut self.texts {
                 self.vectors.push_empty();
                 if let Some(text) = text {
@@ -64,8 +67,15 @@ impl Documents {
         }
         for position in 0..self.capabilities.len() {
             let capability = state.capabilities.at(u32::try_from(position).expect("as above"));
-            self.set_text(self.capabilities[position], Capability::text(capability));
+            self.set_text(
+                self.capabilities[position],
+                Some(capability).filter(|found| found.is_offered()).and_then(Capability::text),
+            );
         }
+        let merged = |(position, capability): (u32, &Capability)| {
+            capability.decided.merged_into.and_then(|_| Some((position, state.capabilities.offered(position)?)))
+        };
+        self.merged = (0..).zip(state.capabilities.rows()).filter_map(merged).collect();
         self.fill_vectors(state);
         self.success_rates = self.nodes.iter().map(|node| usable_rate(state, *node)).collect();
     }
@@ -91,7 +101,7 @@ impl Documents {
         };
         Arc::make_mut(words).replace(slot, before.as_ref().map(|before| &*before.content), text.as_deref());
         if before.is_some_and(|before| before.has_vector) {
-            self.vectors.clear(slot as usize);
+            self.vectors.set(slot as usize, None);
         }
         *known = text.map(|text| SlotText { hash: TextHash::compute(&text), content: text.into(), has_vector: false });
     }
@@ -102,7 +112,7 @@ impl Documents {
             if let Some(text) = text.as_mut().filter(|text| !text.has_vector)
                 && let Some(vector) = state.vectors.get(text.hash)
             {
-                self.vectors.set(slot, vector);
+                self.vectors.set(slot, Some(vector));
                 text.has_vector = true;
             }
         }
@@ -121,6 +131,15 @@ impl Documents {
         slot.map(|slot| *slot as usize)
     }
 
+    /// The slot that what is remembered about a node counts for: its own, or that of the capability it was merged into.
+    pub fn counted_slot(&self, node: Node) -> Option<usize> {
+        let into = match node.kind() {
+            NodeKind::Tool(_) => None,
+            NodeKind::Capability(position) => self.merged.get(&position),
+        };
+        self.slot(into.map_or(node, |into| Node::capability(*into)))
+    }
+
     /// The BM25 score of every slot for a question, divided by the best one.
     pub fn words(&self, question: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.len()];
@@ -133,11 +152,6 @@ impl Documents {
     /// For each of `vectors`, which must be of the index's model, its cosine with every slot.
     pub fn cosines(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         self.vectors.products(vectors)
-    }
-
-    /// The vector of a slot; zeros while it has none.
-    pub fn vector(&self, slot: usize) -> &[f32] {
-        self.vectors.row(slot)
     }
 
     /// The success rate of a slot; `None` for an item that cannot be used.
@@ -158,7 +172,7 @@ impl Documents {
 fn usable_rate(state: &State, node: Node) -> Option<f64> {
     let usable = match node.kind() {
         NodeKind::Tool(position) => state.tools.at(position).is_offered(),
-        NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
+        NodeKind::Capability(position) => state.capabilities.at(position).is_offered(),
     };
     usable.then(|| reliability::success_rate(state, node))
 }

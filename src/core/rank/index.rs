@@ -129,13 +129,14 @@ impl Index {
 
     #[expect(clippy::cast_precision_loss, reason = "a logarithm; the last digits do not matter")]
     fn popularity_without(&self, less: &[(Node, u32)]) -> Vec<f32> {
-        let mut popularity = vec![0.0_f32; self.documents.len()];
+        let mut runs = vec![0_u32; self.documents.len()];
         for (node, times) in self.uses.iter() {
             let own = less.binary_search_by_key(node, |(node, _)| *node).map_or(0, |at| less[at].1);
-            if let Some(slot) = self.documents.slot(*node) {
-                popularity[slot] = ((times - own) as f32).ln_1p();
+            if let Some(slot) = self.documents.counted_slot(*node) {
+                runs[slot] = runs[slot].saturating_add(times - own);
             }
         }
+        let mut popularity: Vec<f32> = runs.into_iter().map(|runs| (runs as f32).ln_1p()).collect();
         divide_by_largest(&mut popularity);
         popularity
     }

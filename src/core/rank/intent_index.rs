@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::documents::Documents;
-use super::rows::VectorRows;
+use super::packed::PackedRows;
 use crate::graph::{Node, NodeKind};
 use crate::memory;
+use crate::predict::corpus::largest_of;
 use crate::state::State;
 use crate::text::clauses;
 use crate::vectors::TextHash;
@@ -82,9 +83,9 @@ pub struct IntentIndex {
     /// Number in the memory of the first entry; when the memory forgets that entry, the index is rebuilt.
     first: Option<u64>,
     entries: Vec<VotingIntent>,
-    intent_rows: VectorRows,
+    intent_rows: PackedRows,
     /// The clauses of all intents; an intent of one clause is its own clause.
-    clause_rows: VectorRows,
+    clause_rows: PackedRows,
     /// The entry each clause belongs to.
     owners: Vec<u32>,
     intents_missing: Vec<MissingVector>,
@@ -105,7 +106,7 @@ impl IntentIndex {
     pub(super) fn update(&mut self, state: &State, dim: usize, model_changed: bool) {
         let first = state.memory.iter().next().map(|(number, _)| number);
         if model_changed || self.first != first {
-            *self = Self { first, intent_rows: VectorRows::new(dim), clause_rows: VectorRows::new(dim), ..Self::default() };
+            *self = Self { first, intent_rows: PackedRows::new(dim), clause_rows: PackedRows::new(dim), ..Self::default() };
         }
         for (at, (_, entry)) in state.memory.iter().enumerate() {
             match self.entries.get_mut(at) {
@@ -155,20 +156,11 @@ impl IntentIndex {
         reach: Reach,
         except: Option<usize>,
     ) -> Vec<Neighbour> {
-        let positive = products.iter().enumerate().filter(|(_, product)| **product > 0.0);
-        let mut rows: Vec<(f32, usize)> = positive.map(|(row, product)| (*product, row)).collect();
-        rows.retain(|(_, row)| Some(entry_of(*row)) != except);
-        let nearer = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-        let keep = reach.runs as usize;
-        if rows.len() > keep {
-            rows.select_nth_unstable_by(keep - 1, nearer);
-            rows.truncate(keep);
-        }
-        rows.sort_unstable_by(nearer);
+        let rows = largest_of(products, reach.runs as usize, |row| Some(entry_of(row as usize)) != except);
         let mut left = reach.runs;
         let mut neighbours = Vec::with_capacity(rows.len());
-        for (similarity, row) in rows {
-            let entry = entry_of(row);
+        for row in rows.into_iter().map(|row| row as usize) {
+            let (entry, similarity) = (entry_of(row), products[row]);
             let VotingIntent { remembered, trust, .. } = &self.entries[entry];
             let runs = remembered.runs.min(left);
             if runs == 0 {
@@ -194,7 +186,7 @@ impl IntentIndex {
         let mut votes = vec![0.0; documents.len()];
         for neighbour in neighbours {
             for (node, share) in self.shares(neighbour.entry) {
-                if let Some(slot) = documents.slot(*node) {
+                if let Some(slot) = documents.counted_slot(*node) {
                     votes[slot] += neighbour.weight * share;
                 }
             }
@@ -211,19 +203,6 @@ impl IntentIndex {
         &self.entries[entry].shares
     }
 
-    /// The vector of an entry; zeros while it has none.
-    pub fn vector(&self, entry: usize) -> &[f32] {
-        self.intent_rows.row(entry)
-    }
-
-    /// The vectors of the clauses of an entry; an intent of one clause has its own.
-    pub fn clause_vectors(&self, entry: usize) -> impl Iterator<Item = &[f32]> {
-        let owner = u32::try_from(entry).expect("the memory is bounded");
-        let from = self.owners.partition_point(|other| *other < owner);
-        let to = self.owners.partition_point(|other| *other <= owner);
-        (from..to).map(|row| self.clause_rows.row(row))
-    }
-
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -234,10 +213,10 @@ impl IntentIndex {
 }
 
 /// Copies vectors that have become known into their rows and drops those rows from `missing`.
-fn fill_missing(rows: &mut VectorRows, missing: &mut Vec<MissingVector>, state: &State) {
+fn fill_missing(rows: &mut PackedRows, missing: &mut Vec<MissingVector>, state: &State) {
     missing.retain(|missing| match state.vectors.get(missing.hash) {
         Some(vector) => {
-            rows.set(missing.row, vector);
+            rows.set(missing.row, Some(vector));
             false
         }
         None => true,

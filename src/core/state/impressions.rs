@@ -4,15 +4,16 @@ use super::State;
 use crate::event::{Event, FeedbackGiven, FeedbackTarget, NewRecord, Outcome, PredictionServed, StepFinished};
 use crate::graph::NodeKind;
 use crate::graph::transition::Symbol;
-use crate::id::{ExecutionId, RecordId, Seq};
+use crate::id::{ExecutionId, Seq};
 use crate::predict::asked;
 use crate::predict::candidates::Candidate;
+use crate::time::Timestamp;
 
 impl State {
     /// Adds an impression. If its execution went on before it was recorded, it is scored at once.
-    pub(super) fn add_impression(&mut self, served: &PredictionServed, cause: Option<RecordId>, seq: Seq) {
+    pub(super) fn add_impression(&mut self, served: &PredictionServed, fact: &NewRecord, seq: Seq) {
         let open = served.execution.as_ref().and_then(|execution| self.executions.get(execution));
-        let (calls, next) = open.and_then(|open| open.progress_at(cause)).unzip();
+        let (calls, next) = open.and_then(|open| open.progress_at(fact.causation)).unzip();
         let next = next.flatten().map(|fact| match &fact.event {
             Event::StepFinished(step) => self.find(&step.tool).map(Symbol::call),
             _ => Some(Symbol::END),
@@ -21,7 +22,7 @@ impl State {
         scores.add(served, calls, |outcome: &Outcome| Candidate::find(self, outcome).map(Candidate::symbol));
         self.predictor.scores = scores;
         if let Some((execution, outcome)) = served.execution.as_ref().zip(next) {
-            self.score_impression(execution, outcome, seq);
+            self.score_impression(execution, outcome, (seq, fact.time));
         }
     }
 
@@ -56,14 +57,14 @@ impl State {
         }
         let open = self.executions.get(&step.execution);
         if open.is_some_and(|open| open.is_finished_by(&step.step, fact.id)) {
-            self.score_impression(&step.execution, self.find(&step.tool).map(Symbol::call), seq);
+            self.score_impression(&step.execution, self.find(&step.tool).map(Symbol::call), (seq, fact.time));
         }
     }
 
-    /// Scores the open impression of an execution by `outcome`; `None` if the state does not know it.
-    pub(super) fn score_impression(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, seq: Seq) {
+    /// Scores the open impression of an execution by `outcome`, `None` if the state does not know it, of a record and its time.
+    pub(super) fn score_impression(&mut self, execution: &ExecutionId, outcome: Option<Symbol>, by: (Seq, Timestamp)) {
         let predictor = &mut self.predictor;
-        predictor.scores.score(execution, outcome, seq, &mut predictor.thresholds);
+        predictor.scores.score(execution, outcome, by, &mut predictor.thresholds);
     }
 }
 

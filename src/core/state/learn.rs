@@ -1,13 +1,13 @@
 //! Learning from one trace: counts of calls, edges, transitions, a capability, the memory of intents (ALGORITHMS 4 and 11).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{Notice, State};
 use crate::capability::{Capability, Structure};
 use crate::event::TraceCompleted;
 use crate::graph::edge::EdgeKind;
 use crate::graph::{Node, NodeKind};
-use crate::id::{Callee, CapabilityId, Seq, StepId};
+use crate::id::{Callee, CapabilityId, Seq};
 use crate::memory::{IntentRun, Observed};
 use crate::predict::lesson::apply_due_lessons;
 use crate::text::clauses;
@@ -18,7 +18,7 @@ impl State {
     pub(super) fn learn(&mut self, trace: &TraceCompleted, seq: Seq) -> Vec<Notice> {
         let mut notices = Vec::new();
         let calls: Vec<Node> = trace.steps.iter().map(|step| self.node(&step.tool, seq)).collect();
-        let flow = data_flow(trace);
+        let flow = trace.data_flow();
         self.count_calls(trace, &calls, seq);
         for key in edges(&calls, &flow) {
             if let Some(promoted) = self.graph.observe(key, trace.success, seq) {
@@ -27,11 +27,12 @@ impl State {
         }
         self.transitions.observe(&calls, trace.success, !trace.abandoned);
         self.predictor.scores.discard_open(&trace.execution);
-        let program = trace.code.as_deref().and_then(|code| self.capabilities.with_program(code));
+        let named = trace.code.as_deref().and_then(|code| self.capabilities.that_ran(code));
         if !calls.is_empty() {
             let callees: Vec<&Callee> = trace.steps.iter().map(|step| &step.tool).collect();
-            // A program may leave calls out and repeat them; its run counts for the program, whatever it called.
-            let id = program.unwrap_or_else(|| self.capabilities.identify(&calls, &callees, &flow));
+            // A program may leave calls out and repeat them, a failure leaves calls out, and calls of capabilities are replaced by theirs:
+            // the run of a capability counts for it, whatever was called.
+            let id = named.unwrap_or_else(|| self.capabilities.identify(&calls, &callees, &flow));
             let structure = || Structure::canonical(&callees, &flow).1;
             if let Some(capability) = self.capabilities.observe_run(id, structure, &calls, trace, seq) {
                 self.text_changed(None, self.capabilities.get(id).and_then(Capability::text));
@@ -40,7 +41,7 @@ impl State {
             self.remember(trace, &calls, id, seq);
             self.predictor.lessons.count_trace();
             apply_due_lessons(self);
-        } else if let Some(id) = program {
+        } else if let Some(id) = named {
             // It called nothing but capabilities, which are executions of their own.
             self.capabilities.observe_run(id, Structure::default, &calls, trace, seq);
         }
@@ -89,18 +90,6 @@ impl State {
             }
         }
     }
-}
-
-/// Returns the data flow as pairs of step positions. Steps come after the steps they depend on.
-fn data_flow(trace: &TraceCompleted) -> Vec<(usize, usize)> {
-    let mut flow = Vec::new();
-    let mut earlier: BTreeMap<&StepId, usize> = BTreeMap::new();
-    for (to, step) in trace.steps.iter().enumerate() {
-        flow.extend(step.depends_on.iter().filter_map(|on| earlier.get(on)).map(|from| (*from, to)));
-        // Step ids repeat only in a log not written by pml; then the first step counts.
-        earlier.entry(&step.step).or_insert(to);
-    }
-    flow
 }
 
 /// Returns the edges of a trace, each once: `provides` along the data flow, `sequence` between consecutive calls without data flow.

@@ -25,14 +25,14 @@ impl State {
         Counters { applied: self.applied, counts: self.counts, duplicates: self.duplicates, late: self.late }
     }
 
-    /// The ids of all records folded, sorted.
+    /// The ids of the latest records folded ([`SeenIds::generations`]).
     pub fn ids(&self) -> Vec<RecordId> {
-        self.seen.sorted()
+        self.seen.generations()
     }
 
-    /// Restores a state from its counters, its ids (sorted, each once), and the parts of `parts`.
-    pub fn from_rows(counters: Counters, ids: Vec<RecordId>, parts: Self) -> Self {
+    /// Restores a state from its counters, its ids, and the parts of `parts`.
+    pub fn from_rows(counters: Counters, seen: SeenIds, parts: Self) -> Self {
         let Counters { applied, counts, duplicates, late } = counters;
-        Self { applied, counts, duplicates, late, seen: SeenIds::from_sorted(ids), ..parts }
+        Self { applied, seen, counts, duplicates, late, ..parts }
     }
 }

@@ -90,6 +90,16 @@ fn a_familiar_intent_gets_the_plan_that_worked_with_order_and_layers() {
 }
 
 #[test]
+fn what_a_person_retired_is_not_suggested_and_its_tools_still_are() {
+    let derived = Derived::new(&format!("{}retire 0", two_procedures()));
+    let backup = derived.suggest("back up the file holiday to the archive", &[]);
+    assert_eq!(shown(backup.best.as_ref()), "fs:read(0) zip:pack(1) net:upload(2)");
+    assert!(backup.suggested_capabilities.is_empty(), "{backup:?}");
+    let mail = derived.suggest("find mail and send answer to grandmother", &[]);
+    assert_eq!(mail.suggested_capabilities.len(), 1, "the other one is offered as before");
+}
+
+#[test]
 fn the_same_question_has_the_same_answer() {
     let (one, other) = (Derived::new(&two_procedures()), Derived::new(&two_procedures()));
     for intent in ["back up the file holiday", "send mail", "something else entirely"] {

@@ -128,7 +128,9 @@ fn split_at_conjunctions<'a>(sentence: &'a str, conjunctions: &[&str], clauses: 
 /// Splits a text without spaces at the Chinese words for "then".
 fn split_at_ideographs<'a>(text: &'a str, clauses: &mut Vec<&'a str>) {
     let mut rest = text;
-    while let Some((at, word)) = IDEOGRAPHIC.iter().filter_map(|word| Some((rest.find(word)?, word))).min() {
+    while !rest.is_ascii()
+        && let Some((at, word)) = IDEOGRAPHIC.iter().filter_map(|word| Some((rest.find(word)?, word))).min()
+    {
         clauses.push(trimmed(&rest[..at]));
         rest = &rest[at + word.len()..];
     }

@@ -1,24 +1,36 @@
-//! The latest closed executions with their traces, oldest first. Traces that this state folded are kept as facts; those of a snapshot
-//! stay packed and are unpacked one by one on request, so that a start need not build a hundred thousand traces.
+//! The latest closed executions with their traces, oldest first. Traces that this state folded are kept in their stored form, a fifth of
+//! the memory; those of a snapshot stay packed, so that a start need not build a hundred thousand traces. Both are decoded one by one
+//! on request.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use imbl::Vector;
 
 use super::{ByExecution, TRACES_KEPT};
 use crate::digest::DigestWriter;
-use crate::event::{Event, NewRecord, TraceCompleted};
+use crate::event::{Event, Kind, NewRecord, TraceCompleted, codec};
 use crate::hash::fnv1a;
 use crate::id::ExecutionId;
+
+/// Bytes reserved for a trace before it is encoded.
+const STORED_BYTES: usize = 512;
 
 /// Packed traces of a snapshot, by row.
 pub trait PackedTraces: Any + fmt::Debug + Send + Sync {
     /// Unpacks the trace of a row. The implementor has checked that every row can be unpacked.
     fn unpack(&self, row: usize) -> TraceCompleted;
+
+    /// Unpacks the traces of neighbouring rows, which costs less than one by one.
+    fn unpack_rows(&self, rows: Range<usize>) -> Vec<TraceCompleted> {
+        rows.map(|row| self.unpack(row)).collect()
+    }
 }
+
+/// Packed traces that are unpacked at once.
+const UNPACKED_ROWS: usize = 256;
 
 /// `TracePack` holds packed traces with an index of their execution ids.
 #[derive(Debug)]
@@ -58,11 +70,28 @@ impl TracePack {
     }
 }
 
+/// A completed trace in the stored form of its event.
+#[derive(Clone, Debug)]
+struct StoredTrace(Arc<[u8]>);
+
+impl StoredTrace {
+    fn new(fact: &NewRecord) -> Self {
+        Self(codec::to_postcard(&fact.event, Vec::with_capacity(STORED_BYTES)).into())
+    }
+
+    fn decode(&self) -> TraceCompleted {
+        match codec::from_postcard(Kind::TraceCompleted, Kind::TraceCompleted.version(), &self.0) {
+            Ok(Event::TraceCompleted(trace)) => trace,
+            other => unreachable!("a trace was encoded here, not {other:?}"),
+        }
+    }
+}
+
 /// `ClosedExecutions` holds the latest [`TRACES_KEPT`] closed executions.
 #[derive(Clone, Debug, Default)]
 pub struct ClosedExecutions {
-    /// By execution: the fact that closed it, a completed trace.
-    folded: ByExecution<Arc<NewRecord>>,
+    /// By execution: its completed trace.
+    folded: ByExecution<StoredTrace>,
     /// The keys of `folded`, oldest first.
     order: Vector<ExecutionId>,
     /// The pack of a snapshot, older than all of `folded`, and the number of its first rows that are dropped.
@@ -81,17 +110,34 @@ impl ClosedExecutions {
     }
 
     /// Returns the traces that are not packed, oldest first.
-    pub fn folded(&self) -> impl Iterator<Item = &TraceCompleted> {
-        self.order.iter().map(|execution| completed_trace(&self.folded[execution]))
+    pub fn folded(&self) -> impl Iterator<Item = TraceCompleted> {
+        self.order.iter().map(|execution| self.folded[execution].decode())
     }
 
     /// Returns all traces, oldest first.
-    pub fn all(&self) -> impl Iterator<Item = Cow<'_, TraceCompleted>> {
-        let packed = self
-            .packed
-            .iter()
-            .flat_map(|(pack, dropped)| (*dropped..pack.ends.len()).map(|row| Cow::Owned(pack.traces.unpack(row))));
-        packed.chain(self.folded().map(Cow::Borrowed))
+    pub fn all(&self) -> impl Iterator<Item = TraceCompleted> {
+        let packed =
+            self.packed.iter().flat_map(|(pack, dropped)| (*dropped..pack.ends.len()).map(|row| pack.traces.unpack(row)));
+        packed.chain(self.folded())
+    }
+
+    /// Returns the traces before that of the execution `before`, or all, the newest first; `None` if that one is not kept.
+    pub fn newest_first(&self, before: Option<&ExecutionId>) -> Option<impl Iterator<Item = TraceCompleted>> {
+        let rows = self.packed.as_ref().map_or(0..0, |(pack, dropped)| *dropped..pack.ends.len());
+        let (folded, rows) = match before {
+            None => (self.order.len(), rows),
+            Some(before) if self.folded.contains_key(before) => (self.order.iter().position(|id| id == before)?, rows),
+            Some(before) => (0, rows.start..self.packed_row(before)?.1),
+        };
+        let folded = (0..folded).rev().map(|at| self.folded[&self.order[at]].decode());
+        let mut blocks: Vec<Range<usize>> =
+            rows.clone().step_by(UNPACKED_ROWS).map(|from| from..rows.end.min(from + UNPACKED_ROWS)).collect();
+        blocks.reverse();
+        let packed = blocks.into_iter().flat_map(|block| {
+            let traces = self.packed.iter().map(move |(pack, _)| pack.traces.unpack_rows(block.clone()));
+            traces.flat_map(|traces| traces.into_iter().rev())
+        });
+        Some(folded.chain(packed))
     }
 
     pub(super) fn contains(&self, execution: &ExecutionId) -> bool {
@@ -103,15 +149,15 @@ impl ClosedExecutions {
         pack.row(execution).filter(|row| row >= dropped).map(|row| (&**pack, row))
     }
 
-    pub(super) fn get(&self, execution: &ExecutionId) -> Option<Cow<'_, TraceCompleted>> {
-        if let Some(fact) = self.folded.get(execution) {
-            return Some(Cow::Borrowed(completed_trace(fact)));
+    pub(super) fn get(&self, execution: &ExecutionId) -> Option<TraceCompleted> {
+        if let Some(trace) = self.folded.get(execution) {
+            return Some(trace.decode());
         }
-        self.packed_row(execution).map(|(pack, row)| Cow::Owned(pack.traces.unpack(row)))
+        self.packed_row(execution).map(|(pack, row)| pack.traces.unpack(row))
     }
 
-    pub(super) fn push(&mut self, execution: &ExecutionId, trace: &Arc<NewRecord>) {
-        self.folded.insert(execution.clone(), Arc::clone(trace));
+    pub(super) fn push(&mut self, execution: &ExecutionId, trace: &NewRecord) {
+        self.folded.insert(execution.clone(), StoredTrace::new(trace));
         self.order.push_back(execution.clone());
         if self.len() > TRACES_KEPT {
             self.drop_oldest();
@@ -146,13 +192,6 @@ impl ClosedExecutions {
     }
 }
 
-fn completed_trace(fact: &NewRecord) -> &TraceCompleted {
-    match &fact.event {
-        Event::TraceCompleted(trace) => trace,
-        other => unreachable!("an execution is closed by trace.completed, not by {}", other.kind()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,10 +221,7 @@ mod tests {
         let at = Timestamp::from_micros(0);
         let (id, execution) = (RecordId::derived(at, &[name]), trace.execution.clone());
         let event = Event::TraceCompleted(trace);
-        closed.push(
-            &execution,
-            &Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, envelope: None, event }),
-        );
+        closed.push(&execution, &NewRecord { id, time: at, source: "test".into(), causation: None, envelope: None, event });
     }
 
     #[derive(Debug)]
@@ -234,5 +270,22 @@ mod tests {
         }
         assert_eq!(digest(&half_packed), digest(&all_folded));
         assert!(half_packed.pack().is_none(), "an empty pack is dropped");
+    }
+    #[test]
+    fn traces_are_walked_from_the_newest_on_across_packed_and_folded_ones() {
+        let names: Vec<String> = (0..UNPACKED_ROWS + 3).map(|number| format!("p{number}")).collect();
+        let mut closed = packed(&names);
+        push(&mut closed, "f1");
+        push(&mut closed, "f2");
+        let walk = |before: Option<&str>| -> Option<Vec<String>> {
+            let before: Option<ExecutionId> = before.map(|name| name.parse().unwrap());
+            Some(closed.newest_first(before.as_ref())?.map(|trace| trace.execution.to_string()).collect())
+        };
+        let expected: Vec<String> = ["f2", "f1"].map(str::to_owned).into_iter().chain(names.iter().rev().cloned()).collect();
+        assert_eq!(walk(None), Some(expected.clone()));
+        for at in [0, 1, 2, 5, expected.len() - 1] {
+            assert_eq!(walk(Some(&expected[at])).as_deref(), Some(&expected[at + 1..]), "{at}");
+        }
+        assert_eq!(walk(Some("unknown")), None);
     }
 }

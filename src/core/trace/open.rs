@@ -167,6 +167,32 @@ impl OpenExecution {
         }
     }
 
+    /// Takes back a fact that was applied. Whoever admitted it knows that nothing had been known in its place.
+    pub(super) fn take_back(&mut self, fact: &NewRecord) {
+        let is_it = |known: &mut Arc<NewRecord>| stamp(known) == stamp(fact);
+        match &fact.event {
+            Event::ExecutionStarted(_) => drop(self.started.take_if(is_it)),
+            Event::ExecutionFinished(_) => drop(self.finished.take_if(is_it)),
+            Event::StepStarted(StepStarted { step, .. }) | Event::StepFinished(StepFinished { step, .. }) => {
+                let Ok(at) = self.steps.binary_search_by(|known| known.id.cmp(step)) else { return };
+                if matches!(fact.event, Event::StepFinished(_)) {
+                    drop(self.steps[at].finished.take_if(is_it));
+                } else {
+                    self.steps[at].started.take_if(|started| *started == stamp(fact));
+                }
+                if !self.steps[at].has_started() && !self.steps[at].has_finished() {
+                    self.steps.remove(at);
+                }
+            }
+            other => debug_assert!(false, "{} says nothing about an open execution", other.kind()),
+        }
+    }
+
+    /// Whether nothing is known about it.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_started() && !self.has_finished() && self.steps.is_empty()
+    }
+
     /// Returns the callees of the finished steps, in the order of the trace.
     pub fn calls(&self) -> Vec<Callee> {
         let finished = self.order().into_iter().filter(|(at, _)| self.steps[*at].has_finished());

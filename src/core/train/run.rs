@@ -4,12 +4,13 @@ use std::ops::ControlFlow;
 
 use pml_model::{Encoder, IntentHead, Report, TrainError};
 
+use super::curve::Curve;
 use super::data::TrainingData;
 use super::discover::DiscoverFit;
 use super::examples::{Held, IntentExamples};
 use super::shgat::{Failure, ShgatRuns};
 use super::{TrainObserver, TrainProgress, TrainSettings, TrainStep};
-use crate::event::ModelPart;
+use crate::event::{CurvePoint, ModelPart};
 use crate::predict::signals::Signal;
 use crate::rank::blend::DiscoverSignal;
 use crate::state::State;
@@ -29,6 +30,7 @@ pub(super) struct Challenger {
     pub(super) settings: Vec<(String, String)>,
     /// Why there is nothing to judge.
     pub(super) failure: Option<String>,
+    pub(super) curve: Vec<CurvePoint>,
 }
 
 /// Everything a training run computed.
@@ -53,13 +55,18 @@ pub(super) fn train_all<'a>(
     let mut held = Held::choose(state, &data);
     let mut challengers = Vec::new();
     for part in ModelPart::ALL.into_iter().filter(|part| settings.parts.contains(part)) {
-        let observe = &mut |progress| observer(TrainStep::Epoch(TrainProgress { part, progress }));
-        match part {
-            ModelPart::Head => challengers.push(train_head(&data, settings, seed, observe, &mut held)?),
-            ModelPart::Encoder => challengers.push(train_encoder(state, &data, settings, seed, observe, &mut held)?),
-            ModelPart::Shgat => challengers.push(train_shgat(state, &data, settings, seed, observe, &mut held)?),
-            ModelPart::Ranker => {}
-        }
+        let mut curve = Curve::default();
+        let observe = &mut |progress| {
+            curve.add(&progress);
+            observer(TrainStep::Epoch(TrainProgress { part, progress }))
+        };
+        let challenger = match part {
+            ModelPart::Head => train_head(&data, settings, seed, observe, &mut held)?,
+            ModelPart::Encoder => train_encoder(state, &data, settings, seed, observe, &mut held)?,
+            ModelPart::Shgat => train_shgat(state, &data, settings, seed, observe, &mut held)?,
+            ModelPart::Ranker => continue,
+        };
+        challengers.push(Challenger { curve: curve.into_points(), ..challenger });
     }
     let tick = &mut || tick(observer);
     let discover = DiscoverFit::new(state, &held, tick)?;
@@ -99,6 +106,7 @@ fn train_head(
         report,
         settings: named,
         failure: None,
+        curve: Vec::new(),
     })
 }
 
@@ -127,6 +135,7 @@ fn train_encoder(
         report,
         settings: named,
         failure: None,
+        curve: Vec::new(),
     })
 }
 
@@ -157,5 +166,6 @@ fn train_shgat(
         report,
         settings: named,
         failure,
+        curve: Vec::new(),
     })
 }

@@ -162,6 +162,7 @@ mod tests {
             size: 0,
             accepted: false,
             reason: String::new(),
+            curve: Vec::new(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::run::Observe;
 use crate::memory::CallSequence;
 use crate::predict::shgat::bytes::rounded;
 use crate::predict::shgat::capability_graph::CapabilityGraph;
-use crate::predict::shgat::{ShgatModel, TargetScores, scorer};
+use crate::predict::shgat::{OfferedRows, ShgatModel, TargetScores, scorer};
 use crate::state::State;
 
 const FOLDS: usize = 4;
@@ -190,10 +190,11 @@ impl<'a> ShgatRuns<'a> {
     /// Scores the intents of a fold that give examples.
     fn add_scores(&self, fold: usize, graph: &CapabilityGraph, parameters: &Parameters, held: &mut Held) {
         let scorer = scorer(graph, parameters, self.settings.switches);
+        let rows = OfferedRows::new(self.state, &graph.positions);
         for (run, (_, intent)) in self.runs.iter().enumerate() {
             if intent % FOLDS == fold && held.wants(run) {
                 let vector = self.data.set.texts.row(self.data.set.runs[run].intent).to_vec();
-                held.add_target(run, TargetScores::new(&scorer, &graph.positions, &vector));
+                held.add_target(run, TargetScores::new(&scorer, &rows, &vector));
             }
         }
     }

@@ -100,6 +100,7 @@ impl TrainingResult<'_> {
             let mut part = self.trained(challenger.part, challenger.bytes.clone(), accepted, reason, verdict.metrics);
             part.retires = ranker_accepted && !accepted && self.state.trained.current(challenger.part).is_some();
             part.event.settings.clone_from(&challenger.settings);
+            part.event.curve.clone_from(&challenger.curve);
             part.event.examples = challenger.report.examples as u64;
             part.event.skipped = challenger.report.skipped as u64;
             part
@@ -246,6 +247,7 @@ impl TrainingResult<'_> {
             size: bytes.len() as u64,
             accepted,
             reason,
+            curve: Vec::new(),
         };
         TrainedPart { event, bytes, retires: false }
     }

@@ -30,7 +30,7 @@ pub(crate) fn transposed_times<R: Real>(left: ArrayView2<R>, right: ArrayView2<R
 
 /// The product of every row with a vector, for one intent at a time: a matrix product would copy the rows into blocks first. Wide
 /// registers change the speed and no bit, since the order of the additions is that of [`dot`].
-pub(crate) fn rows_times(rows: &Array2<f32>, vector: &[f32]) -> Vec<f32> {
+pub fn rows_times(rows: &Array2<f32>, vector: &[f32]) -> Vec<f32> {
     pulp::Arch::new().dispatch(RowsTimes { rows: rows.as_slice().expect("a matrix in row order"), vector })
 }
 

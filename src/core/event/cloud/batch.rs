@@ -8,7 +8,7 @@ use serde::Deserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Attributes, Receipt, Received, utf8};
+use super::{Attributes, Receipt, Received, SPACE, one_pass, utf8};
 use crate::event::NewRecord;
 use crate::id::ExecutionId;
 use crate::refusal::Refusal;
@@ -21,16 +21,18 @@ pub fn from_batch<'a, T>(
     receipt: impl Fn() -> Receipt<'a>,
     taken: impl Fn(&'a str, Result<Received, Refusal>) -> T,
 ) -> Option<Vec<T>> {
-    const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
     let mut rest = text.trim_start_matches(SPACE).strip_prefix('[')?.trim_start_matches(SPACE);
     let mut events = Vec::new();
     let mut texts = SharedTexts::default();
     while events.len() < limit {
-        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Attributes<'_>>();
-        let attributes = stream.next()?.ok()?;
-        let (event, after) = rest.split_at_checked(stream.byte_offset())?;
-        let data = attributes.data.map(RawValue::get);
-        let mut read = attributes.into_received(data, receipt());
+        let (mut read, after) = if let Some((event, after)) = one_pass::read(rest) {
+            (event.into_received(receipt()), after)
+        } else {
+            let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Attributes<'_, &RawValue>>();
+            let event = stream.next()?.ok()?;
+            (event.map_data(RawValue::get).into_received(receipt()), &rest[stream.byte_offset()..])
+        };
+        let event = &rest[..rest.len() - after.len()];
         if let Ok(received) = &mut read {
             texts.share(&mut received.fact);
         }

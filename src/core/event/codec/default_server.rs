@@ -79,6 +79,10 @@ names_no_bare_tools!(
     ToolApproved,
     ToolOutputInferred,
     StepSpeculated,
+    CapabilityRenamed,
+    CapabilityMerged,
+    CapabilityApproved,
+    CapabilityRetired,
 );
 
 impl CompleteTools for wire::ToolRegistered<'_> {

@@ -114,6 +114,10 @@ impl TryFrom<wire::ToolOutputInferred<'_>> for domain::ToolOutputInferred {
     type Error = Refusal;
 
     fn try_from(wire: wire::ToolOutputInferred<'_>) -> Result<Self, Refusal> {
+        // Absent and null are the same in JSON, so a record with null could not be read again.
+        if wire.output_schema.0 == "null" {
+            return Err(Refusal::invalid("data.output_schema", "must be a JSON Schema, not null"));
+        }
         let output_schema = crate::event::Json::from_valid(wire.output_schema.0.into_owned());
         Ok(Self { tool: parse("tool", &wire.tool)?, output_schema })
     }

@@ -23,7 +23,24 @@ impl<'a> From<&'a domain::ModelTrained> for wire::ModelTrained<'a> {
             size: event.size,
             accepted: event.accepted,
             reason: text!(event.reason),
+            curve: (!event.curve.is_empty()).then(|| event.curve.iter().map(Into::into).collect()),
         }
+    }
+}
+
+impl From<&domain::CurvePoint> for wire::CurvePoint<'_> {
+    fn from(point: &domain::CurvePoint) -> Self {
+        let domain::CurvePoint { stage, epoch, loss, validation } = *point;
+        Self { stage: Cow::Borrowed(stage.name()), epoch, loss, validation }
+    }
+}
+
+impl TryFrom<wire::CurvePoint<'_>> for domain::CurvePoint {
+    type Error = Refusal;
+
+    fn try_from(wire: wire::CurvePoint<'_>) -> Result<Self, Refusal> {
+        let stage = parse("curve.stage", &wire.stage)?;
+        Ok(Self { stage, epoch: wire.epoch, loss: wire.loss, validation: wire.validation })
     }
 }
 
@@ -51,6 +68,7 @@ impl TryFrom<wire::ModelTrained<'_>> for domain::ModelTrained {
             size: wire.size,
             accepted: wire.accepted,
             reason: wire.reason.into_owned(),
+            curve: wire.curve.into_iter().flatten().map(TryInto::try_into).collect::<Result<_, _>>()?,
         })
     }
 }

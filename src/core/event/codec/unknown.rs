@@ -1,5 +1,5 @@
-//! Members of an event's data that its kind does not have. Producers add members of their own, so these are ignored and reported; a member
-//! whose name is that of a known one with a slip of the pen is refused, since what it says would be lost.
+//! Members of an event's data, or of a whole run, that pml does not know. Producers add members of their own, so these are ignored and
+//! reported; a member whose name is that of a known one with a slip of the pen is refused, since what it says would be lost.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,10 @@ const LEVELS_MAX: usize = 8;
 /// Longest name that is compared with known ones, which are shorter.
 const COMPARED_LEN_MAX: usize = 32;
 
-/// Calls `read` with `json`, without the members that it calls unknown. Returns what it read and the paths of those members.
-pub(super) fn without_unknown_members<T>(
+/// Calls `read` with `json`, which is at path `root`, without the members that it calls unknown. Returns what it read and the paths of
+/// those members.
+pub(in crate::event) fn without_unknown_members<T>(
+    root: &str,
     json: &str,
     read: impl Fn(&str) -> Result<T, Refusal>,
 ) -> Result<(T, Vec<String>), Refusal> {
@@ -26,11 +28,11 @@ pub(super) fn without_unknown_members<T>(
             outcome => return outcome.map(|event| (event, ignored)),
         };
         let mut data: Value = serde_json::from_str(&text)
-            .map_err(|error| Refusal::Malformed { field: "data".to_owned(), problem: error.to_string() })?;
-        let path = field.strip_prefix("data.").unwrap_or(&field);
+            .map_err(|error| Refusal::Malformed { field: root.to_owned(), problem: error.to_string() })?;
+        let path = field.strip_prefix(root).map_or(&*field, |path| path.trim_start_matches('.'));
         let (parent, _) = path.rsplit_once('.').unwrap_or(("", path));
         let known: Vec<&str> = known.split(", ").collect();
-        remove_unknown(&mut data, parent, "data", &known, &mut ignored)?;
+        remove_unknown(&mut data, parent, root, &known, &mut ignored)?;
         text = Cow::Owned(data.to_string());
     }
     read(&text).map(|event| (event, ignored))
@@ -54,10 +56,14 @@ fn remove_unknown(
     let (head, rest) = path.split_once('.').unwrap_or((path, ""));
     let head = head.split('[').next().unwrap_or(head);
     match members.get_mut(head) {
-        Some(member) => remove_unknown(member, rest, &format!("{shown}.{head}"), known, ignored),
+        Some(member) => remove_unknown(member, rest, &joined(shown, head), known, ignored),
         // The name itself has a dot.
         None => remove_members(members, shown, known, ignored),
     }
+}
+
+fn joined(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
 fn remove_members(
@@ -68,7 +74,7 @@ fn remove_members(
 ) -> Result<(), Refusal> {
     let unknown: Vec<String> = members.keys().filter(|name| !known.contains(&name.as_str())).cloned().collect();
     for name in unknown {
-        let field = format!("{shown}.{name}");
+        let field = joined(shown, &name);
         if let Some(meant) = known.iter().find(|known| !members.contains_key(**known) && is_misspelt(&name, known)) {
             return Err(Refusal::Misspelt { field, meant: (*meant).to_owned() });
         }

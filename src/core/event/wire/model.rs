@@ -37,6 +37,21 @@ pub(crate) struct ModelTrained<'a> {
     pub(crate) accepted: bool,
     #[serde(borrow)]
     pub(crate) reason: WireText<'a>,
+    /// The epochs of its training in order, at most 64, numbers rounded to four decimals. Absent for a part that is not trained in epochs.
+    #[serde(default, borrow)]
+    pub(crate) curve: Option<Vec<CurvePoint<'a>>>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CurvePoint<'a> {
+    /// `validation`: choosing the number of epochs on runs that are held out; `fit`: training on all runs.
+    #[serde(borrow)]
+    pub(crate) stage: WireText<'a>,
+    pub(crate) epoch: u32,
+    pub(crate) loss: f64,
+    /// The measure on the runs that are held out.
+    pub(crate) validation: Option<f64>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]

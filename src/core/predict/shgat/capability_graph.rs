@@ -1,6 +1,7 @@
 //! The hypergraph that SHGAT sees: what some of the remembered intents say about tools and capabilities.
 //!
 //! The vector of a capability is the mean of the vectors of the intents that succeeded with it, and of its own text if it was declared.
+//! The intents of a capability that was merged into another count for that one; a retired one has no row.
 //! Capabilities with the same members are one hyperedge: they differ in order and data flow, which SHGAT does not look at. To train or
 //! to measure, the graph is built without the intents that are asked about, or a capability would be found by its own question.
 
@@ -30,7 +31,7 @@ pub(crate) struct CapabilityGraph {
     pub(crate) graph: Hypergraph,
     pub(crate) vectors: Vectors,
     pub(crate) features: Features,
-    /// By row: the positions of the capabilities with these members.
+    /// By row: the positions of the capabilities with these members, and then of those that were merged into them.
     pub(crate) positions: Vec<Vec<u32>>,
 }
 
@@ -90,6 +91,13 @@ impl CapabilityGraph {
             uses[row].last = uses[row].last.max(own.last);
             add(&mut sums[row], sum);
         }
+        for (position, capability) in (0..).zip(state.capabilities.rows()) {
+            let row =
+                state.capabilities.offered(position).filter(|_| !capability.is_offered()).and_then(|into| rows.get(&into));
+            if let Some(row) = row {
+                positions[*row].push(position);
+            }
+        }
         let features = features(&all, &graph, &uses);
         let capabilities = sums.into_iter().flat_map(unit).collect();
         let capabilities =
@@ -144,7 +152,7 @@ impl Counted {
             match node.kind() {
                 NodeKind::Tool(position) => self.tools[position as usize].add(*count, number),
                 NodeKind::Capability(position) => {
-                    let Some(vector) = vector else { continue };
+                    let Some((vector, position)) = vector.zip(state.capabilities.offered(position)) else { continue };
                     let (uses, sum) =
                         self.capabilities.entry(position).or_insert_with(|| (Uses::default(), vec![0.0; vector.len()]));
                     uses.add(*count, number);
@@ -160,7 +168,7 @@ impl Counted {
 /// Adds the vectors of the texts of declared capabilities, once each.
 fn add_declared(state: &State, all: &mut Counted) {
     for (position, capability) in (0..).zip(state.capabilities.rows()) {
-        if capability.status != Status::Approved {
+        if capability.status != Status::Approved || !capability.is_offered() {
             continue;
         }
         let text = capability.text().map(|text| TextHash::compute(&text));

@@ -4,6 +4,8 @@ use pml_model::shgat::{Node as Row, Part, Shape, Trace, path_successes};
 
 use super::bytes::rounded;
 use super::*;
+use crate::given::History;
+use crate::train::tool_rows;
 
 const DIM: usize = 12;
 
@@ -118,9 +120,56 @@ fn a_tool_registered_after_the_training_is_scored_by_its_text() {
     let new = intent(1);
     let mut more = tools.clone();
     more.push_row(ndarray::aview1(&new)).unwrap();
-    let scores = TargetScores::new(&model.scorer(&more), &model.graph.positions, &new);
+    let rows = OfferedRows { aims: vec![None; 40], counted_in: (0..40).map(Some).collect() };
+    let scores = TargetScores::new(&model.scorer(&more), &rows, &new);
     assert_eq!((scores.tools.len(), scores.mass.len()), (31, 31));
-    let before = TargetScores::new(&model.scorer(&tools), &model.graph.positions, &new);
+    let before = TargetScores::new(&model.scorer(&tools), &rows, &new);
     assert_eq!(scores.tools[..30], before.tools[..]);
     assert!(scores.mass[30] < scores.mass[..30].iter().copied().fold(f32::MIN, f32::max), "no capability contains it");
+}
+
+#[test]
+fn people_decide_which_capabilities_are_targets_also_of_a_network_that_was_trained_before() {
+    let mut history = History::new(
+        "run ok alpha: a:a, b:b < a:a
+         run ok beta: c:c, d:d < c:c
+         run ok gamma: e:e, f:f < e:e",
+    );
+    history.embed(|text| match text {
+        "alpha" => vec![1.0, 0.0, 0.0],
+        "beta" => vec![0.0, 1.0, 0.0],
+        "gamma" => vec![0.0, 0.0, 1.0],
+        _ => vec![0.5, 0.5, 0.5],
+    });
+    let tools = tool_rows(&history.state);
+    let graph = CapabilityGraph::new(&history.state, &tools, &|_| true).unwrap();
+    let parameters = Parameters::new(Shape::new(3, 1), graph.graph.level_count());
+    let scorer = scorer(&graph, &parameters, Switches::default());
+    let ask = |history: &History| {
+        let targets = TargetScores::new(&scorer, &OfferedRows::new(&history.state, &graph.positions), &[1.0, 0.2, 0.1]);
+        let aims: Vec<(Node, f32)> = targets.aims;
+        (aims, targets.mass[history.node("a:a").to_bits() as usize])
+    };
+    let share = |aims: &[(Node, f32)], position: u32| {
+        let own = aims.iter().filter(|(node, _)| *node == Node::capability(position));
+        own.map(|(_, share)| *share).collect::<Vec<_>>()
+    };
+    let (before, mass) = ask(&history);
+    assert_eq!(before[0].0, Node::capability(0));
+    history.line("retire 0");
+    let (retired, mass_retired) = ask(&history);
+    assert!(share(&retired, 0).is_empty() && mass_retired < mass, "{retired:?}");
+    assert!((retired.iter().map(|(_, share)| share).sum::<f32>() - 1.0).abs() < 1e-5, "{retired:?}");
+    history.line("restore 0");
+    history.line("merge 0 2");
+    let (merged, _) = ask(&history);
+    let [both] = share(&merged, 2)[..] else { panic!("{merged:?}") };
+    assert!((both - share(&before, 0)[0] - share(&before, 2)[0]).abs() < 1e-6 && share(&merged, 0).is_empty(), "{merged:?}");
+    // The next training counts the intents of the merged one for the other, which answers for both.
+    let trained = CapabilityGraph::new(&history.state, &tools, &|_| true).unwrap();
+    let row = trained.positions.iter().position(|positions| *positions == [2, 0]).unwrap();
+    let vector: Vec<f32> = trained.vectors.capabilities.row(row).to_vec();
+    assert!(vector[0] > 0.7 && vector[2] > 0.7 && vector[1] == 0.0, "{vector:?}");
+    history.line("split 0");
+    assert_eq!(ask(&history), (before, mass));
 }
