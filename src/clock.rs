@@ -33,6 +33,8 @@ struct Inner {
 struct Manual {
     wall_us: AtomicI64,
     uptime_us: std::sync::atomic::AtomicU64,
+    /// Tells the ids of several simulated clocks apart. `None` if the clock does not run by itself.
+    runs_as: Option<u64>,
 }
 
 /// The time since a clock was created. Values of different clocks are not comparable.
@@ -72,8 +74,26 @@ impl Clock {
     /// A clock that advances only by [`advance_ms`](Self::advance_ms), and by a microsecond per timestamp.
     #[cfg(any(test, feature = "testing"))]
     pub fn manual(start: Timestamp) -> Self {
-        let manual = Manual { wall_us: AtomicI64::new(start.micros()), uptime_us: std::sync::atomic::AtomicU64::new(0) };
+        Self::with_manual(start, None)
+    }
+
+    /// A clock that runs with tokio's, which may be paused, and whose ids follow from `number` and the time.
+    #[cfg(feature = "testing")]
+    pub fn simulated(start: Timestamp, number: u64) -> Self {
+        Self::with_manual(start, Some(number))
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn with_manual(start: Timestamp, runs_as: Option<u64>) -> Self {
+        let uptime_us = std::sync::atomic::AtomicU64::new(0);
+        let manual = Manual { wall_us: AtomicI64::new(start.micros()), uptime_us, runs_as };
         Self(Arc::new(Inner { last_us: AtomicI64::new(i64::MIN), began: monotonic(), manual: Some(manual) }))
+    }
+
+    /// The time that has passed on a manual clock that runs by itself.
+    #[cfg(any(test, feature = "testing"))]
+    fn ran_us(&self, manual: &Manual) -> u64 {
+        manual.runs_as.map_or(0, |_| u64::try_from(self.0.began.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
     /// Advances both times of a manual clock.
@@ -89,7 +109,7 @@ impl Clock {
     #[cfg(any(test, feature = "testing"))]
     pub fn set_wall(&self, to: Timestamp) {
         let manual = self.0.manual.as_ref().expect("only a manual clock is set");
-        manual.wall_us.store(to.micros(), Ordering::Relaxed);
+        manual.wall_us.store(to.micros().saturating_sub_unsigned(self.ran_us(manual)), Ordering::Relaxed);
     }
 
     /// The timestamp for a record made now.
@@ -104,7 +124,7 @@ impl Clock {
     pub fn uptime(&self) -> Uptime {
         #[cfg(any(test, feature = "testing"))]
         if let Some(manual) = &self.0.manual {
-            return Uptime { micros: manual.uptime_us.load(Ordering::Relaxed) };
+            return Uptime { micros: manual.uptime_us.load(Ordering::Relaxed).saturating_add(self.ran_us(manual)) };
         }
         Uptime { micros: u64::try_from(self.0.began.elapsed().as_micros()).unwrap_or(u64::MAX) }
     }
@@ -112,14 +132,19 @@ impl Clock {
     fn wall_us(&self) -> i64 {
         #[cfg(any(test, feature = "testing"))]
         if let Some(manual) = &self.0.manual {
-            return manual.wall_us.load(Ordering::Relaxed);
+            return manual.wall_us.load(Ordering::Relaxed).saturating_add_unsigned(self.ran_us(manual));
         }
         wall_clock_us()
     }
 
     /// A new random ULID.
     pub fn fresh_id(&self) -> RecordId {
-        RecordId::from_parts(self.now(), entropy())
+        let now = self.now();
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(number) = self.0.manual.as_ref().and_then(|manual| manual.runs_as) {
+            return RecordId::derived(now, &[&number.to_string(), &now.micros().to_string()]);
+        }
+        RecordId::from_parts(now, entropy())
     }
 }
 

@@ -2,17 +2,43 @@
 
 use std::fs::DirEntry;
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::archive::{ArchiveStore, ArchivedRecords};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::log::{OpenError, RedbLog, RedbOptions};
+use crate::files::Place;
+use crate::log::{OpenError, RedbLog, RedbOptions, StreamOptions};
 use crate::private;
 use crate::snapshot::Store;
 
 /// The configuration file that `pml fork` writes beside the log.
 pub(crate) const CONFIG_FILE: &str = "pml.toml";
+/// The directory of the archive, unless `log.archive` names another place.
+const ARCHIVE_DIRECTORY: &str = "archive";
 /// The directory of the journals of runs.
 pub(crate) const RUNS_DIRECTORY: &str = "runs";
+
+/// The archive that records of the log of `directory` are moved to.
+pub fn archive_store(config: &Config, directory: &Path) -> ArchiveStore {
+    let own = directory.join(ARCHIVE_DIRECTORY);
+    match config.log.archive.as_str() {
+        "" => ArchiveStore::from(own.as_path()),
+        place => {
+            let place = Place::at(place, config.snapshots.object_store_options());
+            ArchiveStore::at(place.expect("the place is checked when the configuration is read"), &own)
+        }
+    }
+}
+
+/// The settings of the log on NATS. A process that stays keeps its index of ids in the data directory.
+pub fn stream_options(config: &Config, stays: bool) -> StreamOptions {
+    StreamOptions {
+        directory: stays.then(|| config.data_dir.clone()),
+        older: Some(Arc::new(ArchivedRecords::new(archive_store(config, &config.data_dir)))),
+        queue_appends_max: config.log.queue_appends_max,
+    }
+}
 
 /// Opens the embedded log of `directory` with the configured sizes.
 pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbLog, OpenError> {
@@ -22,6 +48,7 @@ pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbL
         dead_letters_max: config.dead.letters_max,
         dead_bytes_max: config.dead.bytes_max,
         free_bytes_min: config.log.free_bytes_min,
+        older: Some(Arc::new(ArchivedRecords::new(archive_store(config, directory)))),
     };
     check_not_vanished(directory)?;
     let log = RedbLog::open(directory, options, clock)?;
@@ -45,7 +72,7 @@ fn check_not_vanished(directory: &Path) -> Result<(), OpenError> {
 /// Restricts files of older versions, which other users may be able to read, to their owner. The directory itself is left unchanged if
 /// it holds other files too.
 fn restrict_permissions(directory: &Path) {
-    let ours = [RedbLog::FILE_NAME, Store::DIRECTORY, CONFIG_FILE, RUNS_DIRECTORY];
+    let ours = [RedbLog::FILE_NAME, Store::DIRECTORY, CONFIG_FILE, RUNS_DIRECTORY, ARCHIVE_DIRECTORY];
     let is_ours =
         |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| ours.iter().any(|name| entry.file_name() == *name));
     let mut paths = vec![directory.join(RedbLog::FILE_NAME)];

@@ -40,15 +40,18 @@ where
 {
     loop {
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
             () = until(&mut lease, LeaseState::is_held) => {}
         }
         let (end, ending) = watch::channel(false);
         let mut working = pin!(work(ending));
+        // A stop and a lost lease come first: no more work is done than was begun.
         tokio::select! {
-            ended = &mut working => return ended,
+            biased;
             _ = stop.wait_for(|stop| *stop) => {}
             () = until(&mut lease, |lease| !lease.is_held()) => {}
+            ended = &mut working => return ended,
         }
         end.send_replace(true);
         working.await?;

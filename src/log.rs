@@ -29,10 +29,13 @@ pub use condition::Condition;
 pub use dead::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
 pub use error::{AppendError, Damage, OpenError, ReadError};
 pub use foreign::ForeignMessages;
-pub use jetstream::{JetStreamLog, StreamDeadLetters};
-pub use memory::MemoryLog;
 #[cfg(feature = "testing")]
-pub use redb::Faults;
+pub use jetstream::read_message;
+pub use jetstream::{JetStreamLog, StreamDeadLetters, StreamOptions};
+pub use memory::MemoryLog;
+pub(crate) use recent::RECORDS_MAX as RECENT_RECORDS_MAX;
+#[cfg(feature = "testing")]
+pub use redb::{Faults, fuzzing};
 pub use redb::{RedbLog, RedbOptions, scan};
 
 /// The result of appending one fact.
@@ -82,6 +85,23 @@ pub trait EventLog: Send + Sync + 'static {
     fn condition(&self) -> Condition {
         Condition::Good
     }
+}
+
+/// Records that were removed from a log because they are kept elsewhere.
+pub trait OlderRecords: std::fmt::Debug + Send + Sync + 'static {
+    /// Returns the records after `after`, in order, at most `limit`, none after `to`, fewer only if `to` is reached. Blocks.
+    fn read(&self, after: Seq, to: Seq, limit: usize) -> Result<Vec<Record>, ReadError>;
+}
+
+/// A log whose oldest records can be removed once they are kept elsewhere. `read` returns them all the same, from the [`OlderRecords`] that
+/// it was opened with, and `find` and `append` still know their ids.
+pub trait TrimmedLog: EventLog {
+    /// Returns the position up to which records were removed.
+    fn trimmed_to(&self) -> Seq;
+
+    /// Removes records up to `to`, which MUST be before the tail. Returns the position up to which records are removed then; it may be
+    /// before `to`, so that appends need not wait long. After a crash, records are either all there or all removed up to that position.
+    fn trim(&self, to: Seq) -> BoxFuture<'static, Result<Seq, AppendError>>;
 }
 
 /// A log shared by actors and gateways.

@@ -66,8 +66,8 @@ impl Nats {
     }
 
     /// Creates the streams of the workspace, or checks the settings of existing ones.
-    pub async fn provision(&self, dead: &config::Dead) -> Result<(), NatsError> {
-        let wanted = streams::wanted(&self.inner.subjects, &self.inner.settings, dead);
+    pub async fn provision(&self, dead: &config::Dead, log: &config::Log) -> Result<(), NatsError> {
+        let wanted = streams::wanted(&self.inner.subjects, &self.inner.settings, dead, log);
         let jetstream = self.inner.jetstream.clone();
         self.run(async move {
             for config in wanted {

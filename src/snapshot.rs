@@ -12,6 +12,8 @@ mod choose;
 mod columns;
 mod error;
 mod fetched;
+#[cfg(feature = "testing")]
+pub mod fuzzing;
 mod keeper;
 mod manifest;
 mod parquet;

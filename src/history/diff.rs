@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::core::name::readable;
 use crate::core::state::State;
 
 /// One item that differs; `None` on the side where it did not exist.
@@ -27,6 +28,8 @@ pub struct ToolSummary {
 /// What is compared of a capability.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapabilitySummary {
+    /// Its readable name.
+    pub handle: String,
     pub name: String,
     pub status: &'static str,
     pub usage: u64,
@@ -83,6 +86,7 @@ fn tools(state: &State) -> BTreeMap<String, ToolSummary> {
 fn capabilities(state: &State) -> BTreeMap<String, CapabilitySummary> {
     let summaries = state.capabilities.iter().map(|capability| {
         let summary = CapabilitySummary {
+            handle: capability.handle.to_string(),
             name: capability.name.clone(),
             status: capability.status.name(),
             usage: capability.usage,
@@ -95,7 +99,7 @@ fn capabilities(state: &State) -> BTreeMap<String, CapabilitySummary> {
 
 fn edges(state: &State) -> BTreeMap<String, EdgeSummary> {
     let summaries = state.graph.edges().map(|(&(from, to, kind), edge)| {
-        let id = format!("{} -{}-> {}", state.callee(from), kind.name(), state.callee(to));
+        let id = format!("{} -{}-> {}", readable(state, from), kind.name(), readable(state, to));
         let summary = EdgeSummary {
             source: edge.source().name(),
             weight: edge.weight(kind),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::core::time::Timestamp;
+use crate::log::{EventLog, ReadError};
 
 /// A point in the history of a log. The records it includes are always a prefix of the log, because a state is a fold of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,21 @@ impl Moment {
             Self::Now => true,
         }
     }
+}
+
+/// The last position that the log held at `time`, by the log's own clock; 0 if it was empty. Halves the log, so it relies on a clock
+/// that does not go back.
+pub async fn position_at(log: &dyn EventLog, time: Timestamp) -> Result<Seq, ReadError> {
+    let (mut held, mut beyond) = (Seq::ZERO, Seq(log.tail().borrow().0 + 1));
+    while beyond.0 - held.0 > 1 {
+        let middle = held.0 + (beyond.0 - held.0) / 2;
+        // Positions may have holes: what stands at the middle may stand further on.
+        match log.read(Seq(middle - 1), 1).await?.first() {
+            Some(record) if record.seq < beyond && record.recorded_at <= time => held = record.seq,
+            _ => beyond = Seq(middle),
+        }
+    }
+    Ok(held)
 }
 
 impl FromStr for Moment {

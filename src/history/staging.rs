@@ -1,10 +1,10 @@
 //! `Staging` is a directory that is built under a temporary name beside its target and then renamed, so that the target is complete
 //! or missing.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::private;
+use crate::private::{self, Lock};
 
 const LOCK: &str = ".lock";
 
@@ -33,7 +33,7 @@ pub struct Staging {
     target: PathBuf,
     path: PathBuf,
     committed: bool,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Staging {
@@ -46,12 +46,7 @@ impl Staging {
         let path = parent.join(format!(".{name}.part"));
         private::create_directory(&path).map_err(io(&path))?;
         let lock_path = path.join(LOCK);
-        let lock = private::create_file(&lock_path).map_err(io(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StagingError::Busy(target)),
-            Err(TryLockError::Error(error)) => return Err(io(&lock_path)(error)),
-        }
+        let Some(lock) = Lock::take(&lock_path).map_err(io(&lock_path))? else { return Err(StagingError::Busy(target)) };
         for entry in fs::read_dir(&path).map_err(io(&path))? {
             let left = entry.map_err(io(&path))?.path();
             if left != lock_path {

@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use super::{AppendError, Appended, SharedLog};
 use crate::core::event::{Event, ExecutionStarted, NewRecord, Record};
 use crate::core::id::{RecordId, Seq};
+use crate::core::invariant::positions_increase;
 use crate::core::time::Timestamp;
 
 /// How long a check waits before it fails.
@@ -45,7 +46,7 @@ pub async fn positions_strictly_increase(log: SharedLog) {
     for number in 0..10 {
         seqs.extend(append(&log, &[number * 2, number * 2 + 1]).await);
     }
-    assert!(Seq::ZERO < seqs[0] && strictly_increasing(&seqs), "{seqs:?}");
+    assert_eq!(positions_increase(Seq::ZERO, seqs), Ok(()));
 }
 
 pub async fn calls_keep_their_order_whatever_is_polled_first(log: SharedLog) {
@@ -55,7 +56,7 @@ pub async fn calls_keep_their_order_whatever_is_polled_first(log: SharedLog) {
     let third = third.await.expect("the log takes facts")[0].seq;
     let second = second.await.expect("the log takes facts")[0].seq;
     let first = first.await.expect("the log takes facts")[0].seq;
-    assert!(strictly_increasing(&[first, second, third]), "{first} {second} {third}");
+    assert_eq!(positions_increase(Seq::ZERO, [first, second, third]), Ok(()));
     assert_eq!(facts(&read_all(&log).await), [1, 2, 3].map(fact));
 }
 
@@ -88,7 +89,7 @@ pub async fn calls_of_any_size_that_wait_together_are_answered_each_for_itself(l
             assert_eq!(*positions.entry(*number).or_insert(seq), seq, "fact {number}");
         }
     }
-    assert!(strictly_increasing(&positions.into_values().collect::<Vec<_>>()));
+    assert_eq!(positions_increase(Seq::ZERO, positions.into_values()), Ok(()));
     assert!(facts(&read_all(&log).await).into_iter().eq((0..next).map(fact)), "each once, in order");
 }
 
@@ -195,7 +196,7 @@ pub async fn concurrent_appenders_each_keep_their_order(log: SharedLog) {
     let mut distinct = BTreeSet::new();
     for (appender, answer) in (0..APPENDERS).zip(answers) {
         let seqs = answer.expect("the appender ended well");
-        assert!(strictly_increasing(&seqs), "{seqs:?}");
+        assert_eq!(positions_increase(Seq::ZERO, seqs.iter().copied()), Ok(()));
         let found: Vec<_> = seqs.iter().map(|seq| Arc::clone(&records[seq].fact)).collect();
         assert_eq!(found, numbers(appender).into_iter().map(fact).collect::<Vec<_>>());
         distinct.extend(seqs);
@@ -295,8 +296,4 @@ async fn read_all(log: &SharedLog) -> Vec<Record> {
 
 fn facts(records: &[Record]) -> Vec<Arc<NewRecord>> {
     records.iter().map(|record| Arc::clone(&record.fact)).collect()
-}
-
-fn strictly_increasing(seqs: &[Seq]) -> bool {
-    seqs.windows(2).all(|pair| pair[0] < pair[1])
 }

@@ -66,12 +66,20 @@ pub enum ReadError {
     },
     #[error("the log is damaged")]
     Damaged(#[from] Damage),
+    #[error("the archive of the log is damaged")]
+    Archive(#[source] Source),
+}
+
+/// The error of a read of records that are in an archive which the log was not opened with.
+pub(super) fn archive_unknown(trimmed_to: Seq) -> ReadError {
+    let problem = format!("its records up to {trimmed_to} are in an archive; set log.archive to where it is");
+    ReadError::Storage(problem.into())
 }
 
 impl ReadError {
     /// Returns whether the stored bytes are damaged, so that reading again gives the same error.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::Damaged(_))
+        matches!(self, Self::Corrupt { .. } | Self::Damaged(_) | Self::Archive(_))
     }
 }
 

@@ -8,10 +8,10 @@ use crate::core::event::Record;
 use crate::core::id::Seq;
 
 /// Bounds of the window, whichever is reached first. They are large enough for a burst, so that its readers need not decode it.
-const RECORDS_MAX: usize = 262_144;
+pub(crate) const RECORDS_MAX: usize = 262_144;
 const BYTES_MAX: usize = 64 << 20;
 /// Records are old after this time; of old records at most `OLD_RECORDS_MAX` are kept.
-const OLD_AFTER_MS: u64 = 2_000;
+const OLD_AFTER_MS: u64 = 5_000;
 const OLD_RECORDS_MAX: usize = 32_768;
 /// Old records dropped per call, beyond as many as were added. Freeing a burst takes long, and the appending thread waits for it.
 const OLD_DROPPED_AT_ONCE: usize = 1_024;

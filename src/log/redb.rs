@@ -11,6 +11,7 @@
 //! order of the log.
 //!
 //! # Reading
+//! Records that tiering has removed are read from the archive (`OlderRecords`); their ids stay in the index.
 //! Readers see the last committed transaction and never wait for the writer. Readers that follow the tail are served from the newest
 //! records in memory (`recent`), so the process does not decode what it has just encoded.
 //!
@@ -26,7 +27,9 @@ mod error;
 mod faults;
 mod file;
 mod format;
-mod ids;
+#[cfg(feature = "testing")]
+pub mod fuzzing;
+pub(super) mod ids;
 mod letters;
 mod recovery;
 mod space;
@@ -35,14 +38,16 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use redb::{Builder, Database, ReadableDatabase, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::error::archive_unknown;
 use super::recent::RecentRecords;
-use super::{AppendError, Appended, Condition, Damage, EventLog, OpenError, ReadError};
+use super::{AppendError, Appended, Condition, Damage, EventLog, OlderRecords, OpenError, ReadError, TrimmedLog};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
@@ -50,10 +55,11 @@ use crate::log::{DeadLetters, DeadPage, NewDeadLetter};
 use crate::private;
 use block::PendingRecords;
 pub use block::scan;
-use error::StoreError;
+pub(super) use error::{StoreError, guarded};
 #[cfg(feature = "testing")]
 pub use faults::Faults;
 use file::{LogFile, Opener};
+use format::Trimmed;
 use ids::RUNS;
 use space::Space;
 use writer::{EncodedFacts, Job, Writer};
@@ -79,6 +85,8 @@ pub struct RedbOptions {
     pub free_bytes_min: u64,
     /// Most bytes of all dead letters together.
     pub dead_bytes_max: u64,
+    /// Where records are that were removed from the file.
+    pub older: Option<Arc<dyn OlderRecords>>,
 }
 
 /// The log in a redb file, with its writer thread.
@@ -90,6 +98,9 @@ pub struct RedbLog {
     tail: watch::Receiver<Seq>,
     failing: watch::Receiver<Option<String>>,
     recent: Arc<RecentRecords>,
+    /// The position up to which records were removed.
+    trimmed_to: Arc<AtomicU64>,
+    older: Option<Arc<dyn OlderRecords>>,
     /// Joined on drop, so that the file is released when the log is dropped.
     writer: Option<std::thread::JoinHandle<()>>,
 }
@@ -120,12 +131,16 @@ impl RedbLog {
         let storage = |error: std::io::Error| OpenError::Storage { path: path.clone(), source: error.into() };
         private::create_directory(directory).map_err(storage)?;
         let (file, last) = LogFile::open(path.clone(), open)?;
+        let trimmed = file.lock().database().and_then(|database| guarded(|| Trimmed::of(database)));
+        let trimmed = trimmed.map_err(|error| format::open_error(&path, error))?;
+        let trimmed_to = Arc::new(AtomicU64::new(trimmed.to.0));
         let file = Arc::new(file);
         let (tail, tail_receiver) = watch::channel(last);
         let (failing, failing_receiver) = watch::channel(None);
         let (jobs, queue) = mpsc::channel(options.queue_appends_max);
         let recent = Arc::new(RecentRecords::default());
         let space = Space::new(directory.to_owned(), options.free_bytes_min);
+        let older = options.older.clone();
         let writer = Writer {
             file: Arc::clone(&file),
             options,
@@ -133,12 +148,24 @@ impl RedbLog {
             last,
             tail,
             recent: Arc::clone(&recent),
+            trimmed_to: Arc::clone(&trimmed_to),
             failing,
             pending: PendingRecords::default(),
         };
         let writer =
             std::thread::Builder::new().name("pml-log".to_owned()).spawn(move || writer.run(queue)).map_err(storage)?;
-        Ok(Self { file, space, jobs, clock, tail: tail_receiver, failing: failing_receiver, recent, writer: Some(writer) })
+        Ok(Self {
+            file,
+            space,
+            jobs,
+            clock,
+            tail: tail_receiver,
+            failing: failing_receiver,
+            recent,
+            trimmed_to,
+            older,
+            writer: Some(writer),
+        })
     }
 
     /// Returns whether `directory` holds a log.
@@ -170,31 +197,92 @@ impl RedbLog {
         }
     }
 
+    fn reads(&self) -> Reads {
+        // Weak: a running read must not keep the writer from ending.
+        Reads { file: Arc::clone(&self.file), jobs: self.jobs.downgrade() }
+    }
+
+    fn query<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, ReadError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ReadError>> {
+        self.reads().query(read)
+    }
+}
+
+/// What a read needs of the log.
+#[derive(Clone)]
+struct Reads {
+    file: Arc<LogFile>,
+    jobs: mpsc::WeakSender<Job>,
+}
+
+impl Reads {
     /// Runs a read on a blocking thread. If the storage fails, tells the writer to reopen the file.
     fn query<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, ReadError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ReadError>> {
-        let file = Arc::clone(&self.file);
-        // Weak: a running read must not keep the writer from ending.
-        let jobs = self.jobs.downgrade();
+        let Self { file, jobs } = self.clone();
         let work = move || {
             let guard = file.lock();
             let generation = file.generation();
             let database = guard.database()?;
-            let outcome = error::guarded(|| read(database));
+            let outcome = guarded(|| read(database));
             if let (Err(ReadError::Storage(error)), Some(jobs)) = (&outcome, jobs.upgrade()) {
                 // If the queue is full, its appends will run into the same error.
                 drop(jobs.try_send(Job::Reopen { generation, error: error.to_string() }));
             }
             outcome
         };
-        async move {
-            let done = tokio::task::spawn_blocking(work).await;
-            done.unwrap_or_else(|panicked| Err(ReadError::Storage(panicked.into())))
-        }
-        .boxed()
+        async move { joined(tokio::task::spawn_blocking(work).await) }.boxed()
     }
+
+    /// Reads records of the file.
+    fn records(&self, after: Seq, limit: usize, tail: Seq) -> BoxFuture<'static, Result<Vec<Record>, ReadError>> {
+        self.query(move |database| {
+            let mut records = Vec::new();
+            block::scan(database, after, limit, |seq, bytes| {
+                records.push(stored::decode(seq, bytes).map_err(|source| ReadError::Corrupt { seq, source })?);
+                Ok(())
+            })?;
+            let last = records.last().map_or(after, |record| record.seq);
+            if records.len() < limit && last < tail {
+                return Err(ReadError::Damaged(Damage::Gap { after: last, before: tail.next() }));
+            }
+            Ok(records)
+        })
+    }
+
+    /// Reads records that were removed from the file up to `trimmed_to`, and goes on with those of the file.
+    async fn with_older(
+        self,
+        (after, limit, tail): (Seq, usize, Seq),
+        older: Option<Arc<dyn OlderRecords>>,
+        trimmed_to: Arc<AtomicU64>,
+    ) -> Result<Vec<Record>, ReadError> {
+        loop {
+            let to = Seq(trimmed_to.load(Ordering::Acquire));
+            let older = older.clone().ok_or_else(|| archive_unknown(to))?;
+            let mut records = joined(tokio::task::spawn_blocking(move || older.read(after, to, limit)).await)?;
+            if records.len() == limit {
+                return Ok(records);
+            }
+            match self.records(to, limit - records.len(), tail).await {
+                // More was removed meanwhile.
+                Err(ReadError::Damaged(Damage::Gap { .. })) if trimmed_to.load(Ordering::Acquire) > to.0 => {}
+                outcome => {
+                    records.extend(outcome?);
+                    return Ok(records);
+                }
+            }
+        }
+    }
+}
+
+/// Converts the outcome of a blocking task.
+fn joined<T>(done: Result<Result<T, ReadError>, tokio::task::JoinError>) -> Result<T, ReadError> {
+    done.unwrap_or_else(|panicked| Err(ReadError::Storage(panicked.into())))
 }
 
 impl Drop for RedbLog {
@@ -220,19 +308,19 @@ impl EventLog for RedbLog {
         if let Some(records) = self.recent.read(after, limit) {
             return ready(Ok(records)).boxed();
         }
-        let tail = *self.tail.borrow();
-        self.query(move |database| {
-            let mut records = Vec::new();
-            block::scan(database, after, limit, |seq, bytes| {
-                records.push(stored::decode(seq, bytes).map_err(|source| ReadError::Corrupt { seq, source })?);
-                Ok(())
-            })?;
-            let last = records.last().map_or(after, |record| record.seq);
-            if records.len() < limit && last < tail {
-                return Err(ReadError::Damaged(Damage::Gap { after: last, before: tail.next() }));
+        let (tail, trimmed_to, reads) = (*self.tail.borrow(), Arc::clone(&self.trimmed_to), self.reads());
+        let older = self.older.clone();
+        async move {
+            if after >= Seq(trimmed_to.load(Ordering::Acquire)) {
+                match reads.records(after, limit, tail).await {
+                    // It was removed meanwhile.
+                    Err(ReadError::Damaged(Damage::Gap { .. })) if trimmed_to.load(Ordering::Acquire) > after.0 => {}
+                    outcome => return outcome,
+                }
             }
-            Ok(records)
-        })
+            reads.with_older((after, limit, tail), older, trimmed_to).await
+        }
+        .boxed()
     }
 
     fn find(&self, id: RecordId) -> BoxFuture<'static, Result<Option<Seq>, ReadError>> {
@@ -254,6 +342,16 @@ impl EventLog for RedbLog {
             Some(free_bytes) => Condition::Low { free_bytes, free_bytes_min: self.space.free_bytes_min },
             None => Condition::Good,
         }
+    }
+}
+
+impl TrimmedLog for RedbLog {
+    fn trimmed_to(&self) -> Seq {
+        Seq(self.trimmed_to.load(Ordering::Acquire))
+    }
+
+    fn trim(&self, to: Seq) -> BoxFuture<'static, Result<Seq, AppendError>> {
+        self.submit(|reply| Job::Trim { to, reply })
     }
 }
 

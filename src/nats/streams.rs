@@ -63,7 +63,7 @@ impl fmt::Display for Difference {
 }
 
 /// Returns the settings that the streams of a workspace must have.
-pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead: &config::Dead) -> Vec<Config> {
+pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead: &config::Dead, log: &config::Log) -> Vec<Config> {
     let base = |kind: StreamKind, description: &str| Config {
         name: kind.name(subjects),
         subjects: vec![subjects.all(kind.word()).to_string()],
@@ -84,7 +84,8 @@ pub(super) fn wanted(subjects: &Subjects, settings: &config::Nats, dead: &config
             retention: RetentionPolicy::Limits,
             allow_atomic_publish: true,
             deny_delete: true,
-            deny_purge: true,
+            // Tiering removes records that the archive holds.
+            deny_purge: log.hot_records == 0 && log.hot_days == 0,
             ..base(StreamKind::Log, "pml: the log of record, written by pml only")
         },
         Config {
@@ -148,7 +149,9 @@ fn differences(wanted: &Config, found: &Config) -> Vec<Difference> {
         ]
     }
     let pairs = shown(wanted).into_iter().zip(shown(found));
-    let differing = pairs.filter(|((_, wanted), (_, found))| wanted != found);
+    // A stream that tiering was once turned on for may be used without it.
+    let is_allowed = |setting: &str| setting == "deny_purge" && !found.deny_purge;
+    let differing = pairs.filter(|((setting, wanted), (_, found))| wanted != found && !is_allowed(setting));
     differing.map(|((setting, wanted), (_, found))| Difference { setting, wanted, found }).collect()
 }
 
@@ -159,7 +162,7 @@ mod tests {
     fn log() -> Config {
         let subjects = Subjects::new("a".parse().unwrap());
         let config = crate::config::Config::load(None, []).unwrap();
-        wanted(&subjects, &config.nats, &config.dead).remove(1)
+        wanted(&subjects, &config.nats, &config.dead, &config.log).remove(1)
     }
 
     #[test]

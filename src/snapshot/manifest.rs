@@ -129,6 +129,12 @@ impl Manifest {
         blake3::hash(&bare.to_bytes()).to_hex().to_string()
     }
 
+    /// The manifest with the hash that it should have.
+    #[cfg(feature = "testing")]
+    pub(super) fn sealed(&self) -> Self {
+        Self { blake3: self.own_hash(), ..self.clone() }
+    }
+
     /// Name and content of the file.
     pub(super) fn file(&self) -> (String, Bytes) {
         (FILE_NAME.to_owned(), self.to_bytes().into())

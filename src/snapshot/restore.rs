@@ -7,7 +7,7 @@
 use super::error::Unusable;
 use super::fetched::FetchedSnapshot;
 use super::tables::counters::{self, CounterTable};
-use super::tables::{capabilities, graph, intents, models, open, predictions, templates, tools, traces, vectors};
+use super::tables::{capabilities, graph, intents, models, open, predictions, quality, templates, tools, traces, vectors};
 use super::take::joined;
 use crate::core::predict::Predictor;
 use crate::core::predict::corpus::Corpus;
@@ -16,10 +16,15 @@ use crate::core::predict::parts::Parts;
 use crate::core::state::State;
 use crate::core::trace::Executions;
 use crate::core::vectors::Vectors;
+use crate::files::guarded;
 
 /// The state, without its digest being checked. One of another fold version is refused: folding on from it would give a state that no
 /// fold of the log gives.
 pub fn restore(fetched: &FetchedSnapshot) -> Result<State, Unusable> {
+    guarded(|| build(fetched)).unwrap_or_else(|source| Err(Unusable::Parquet { file: "a table".to_owned(), source }))
+}
+
+fn build(fetched: &FetchedSnapshot) -> Result<State, Unusable> {
     fetched.manifest.check_fold()?;
     let numbers = CounterTable::read(&fetched.rows(counters::COUNTERS, &[])?)?;
     let (ids, vectors, parts) = std::thread::scope(|scope| {
@@ -69,13 +74,14 @@ fn predictor(fetched: &FetchedSnapshot, numbers: &CounterTable, state: &State) -
     let (open, scored) = (fetched.rows(predictions::OPEN_PREDICTIONS, &[])?, fetched.rows(predictions::SCORES, &[])?);
     let [traces, due, taken, next] = ["traces", "due", "taken", "next"].map(|name| numbers.get(&format!("lessons.{name}")));
     let examples = [numbers.get("logit.first_examples")?, numbers.get("logit.later_examples")?];
+    let quality = quality::read_quality(&fetched.rows(quality::QUALITY, &[])?)?;
     Ok(Predictor {
         corpus: Corpus::rebuild(&state.tools, &state.memory, &state.vectors),
         parts: Parts::new(&state.trained, state.vectors.model()),
         logit: predictions::read_parameters(&parameters, examples)?,
         lessons: LessonSchedule::from_numbers([traces?, due?, taken?, next?]),
         thresholds: predictions::read_thresholds(&fetched.rows(predictions::THRESHOLDS, &[])?)?,
-        scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?)?,
+        scores: predictions::read_scores(&served, &open, &scored, numbers.get("predictions.scored")?, quality)?,
         feedback: predictions::read_plan_feedback(&fetched.rows(predictions::PLAN_FEEDBACK, &[])?)?,
     })
 }

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
-use reqwest::Url;
 
 use super::error::{SnapshotError, Source};
 use super::fetched::Files;
@@ -28,6 +27,7 @@ use super::manifest::FILE_NAME as MANIFEST;
 use super::take::joined;
 use crate::config::Config;
 use crate::core::id::Seq;
+use crate::files::Place;
 use crate::private;
 
 /// Digits of the position in the name of a snapshot, so that names sort like positions.
@@ -78,20 +78,11 @@ impl Store {
 
     /// The store at a directory or a URL such as `s3://bucket/pml`.
     pub fn at(place: &str, config: &Config) -> Result<Self, SnapshotError> {
-        if !place.contains("://") {
-            return Ok(Self::Directory(place.into()));
+        match Place::at(place, config.snapshots.object_store_options()) {
+            Ok(Place::Directory(root)) => Ok(Self::Directory(root)),
+            Ok(Place::Objects { store, prefix }) => Ok(Self::Objects { store, prefix }),
+            Err(problem) => Err(SnapshotError::Place { url: place.to_owned(), problem }),
         }
-        let wrong = |problem: String| SnapshotError::Place { url: place.to_owned(), problem };
-        let url = Url::parse(place).map_err(|error| wrong(error.to_string()))?;
-        if url.scheme() == "file" {
-            let path = url.to_file_path().map_err(|()| wrong("is no path of this machine".to_owned()))?;
-            return Ok(Self::Directory(path));
-        }
-        // Only the first call installs the provider; later ones fail and find it installed.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let options = config.snapshots.environment.iter().map(|(name, value)| (name.to_lowercase(), value.reveal()));
-        let (store, prefix) = object_store::parse_url_opts(&url, options).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self::Objects { store: store.into(), prefix })
     }
 
     /// The positions of all snapshots, finished or not, in order.

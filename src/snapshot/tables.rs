@@ -10,6 +10,7 @@ pub(super) mod intents;
 pub(super) mod models;
 pub(super) mod open;
 pub(super) mod predictions;
+pub(super) mod quality;
 pub(super) mod templates;
 pub(super) mod tools;
 pub(super) mod traces;
@@ -26,7 +27,7 @@ pub(super) struct Table {
 }
 
 /// All tables; the long ones are last.
-pub(super) const TABLES: [Table; 26] = [
+pub(super) const TABLES: [Table; 27] = [
     Table { name: counters::COUNTERS, batches: counters::counters },
     Table { name: counters::RECORD_IDS, batches: counters::record_ids },
     Table { name: tools::TOOLS, batches: tools::tools },
@@ -48,6 +49,7 @@ pub(super) const TABLES: [Table; 26] = [
     Table { name: predictions::PREDICTIONS, batches: predictions::predictions },
     Table { name: predictions::OPEN_PREDICTIONS, batches: predictions::open_predictions },
     Table { name: predictions::SCORES, batches: predictions::scores },
+    Table { name: quality::QUALITY, batches: quality::quality },
     Table { name: predictions::PLAN_FEEDBACK, batches: predictions::plan_feedback },
     Table { name: open::OPEN_EXECUTIONS, batches: open::open_executions },
     Table { name: open::OPEN_STEPS, batches: open::open_steps },

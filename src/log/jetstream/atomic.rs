@@ -1,5 +1,6 @@
 //! Appends as atomic batches. While the server stores and syncs one batch, all messages of the next one except the last, which commits
-//! it, are already sent: batches are stored one after the other, in the order of the appends, without waiting for the network.
+//! it, are already sent: batches are stored one after the other, in the order of the appends, without waiting for the network. If one
+//! cannot be stored, all appends that wait fail too, so that none overtakes it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::pin;
@@ -8,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::batch::{self, BatchId, SendError};
 use super::message::EncodedMessage;
-use super::writer::{FactStatus, Job, Reply, SendFailure, Writer, send_reply};
+use super::writer::{FactStatus, Job, Reply, SendFailure, Writer, fail_waiting, send_reply};
 use crate::core::id::{RecordId, Seq};
 use crate::log::Appended;
 
@@ -65,6 +66,15 @@ impl AppendQueue {
             }
             let Some(QueuedAppend { statuses, failure, reply, .. }) = self.waiting.pop_front() else { return };
             send_reply(reply, &statuses, failure.as_ref());
+        }
+    }
+
+    /// Fails all appends that wait.
+    fn fail(&mut self, failure: &SendFailure) {
+        self.facts.clear();
+        for QueuedAppend { size, mut statuses, failure: own, reply } in self.waiting.drain(..) {
+            statuses.resize(size, FactStatus::Pending);
+            send_reply(reply, &statuses, own.as_ref().or(Some(failure)));
         }
     }
 }
@@ -125,14 +135,22 @@ impl Writer {
                 }
             };
             appends.add_statuses(statuses, failure.as_ref());
+            if let Some(failure) = failure {
+                // What waits must not be stored before what could not be.
+                self.cache.forget_in_flight(std::mem::take(&mut next).facts.iter());
+                appends.fail(&failure);
+                fail_waiting(&mut queue);
+            }
         }
     }
 
     /// Moves queued facts into the batch and sends all its messages except the last.
     async fn fill(&self, next: &mut Batch, appends: &mut AppendQueue) {
-        let positions = self.cache.find_all(appends.facts.iter().take(batch::MESSAGES_MAX - next.facts.len()));
-        next.add_from(appends, &positions);
-        next.needs_check |= !self.cache.has_all_ids();
+        let next_facts = appends.facts.iter().take(batch::MESSAGES_MAX - next.facts.len());
+        let ids: Vec<RecordId> = next_facts.map(EncodedMessage::id).collect();
+        let positions = self.cache.find_all(&ids);
+        next.needs_check |= positions.is_err() || !self.cache.has_all_ids();
+        next.add_from(appends, &positions.unwrap_or_else(|_| vec![None; ids.len()]));
         if next.needs_check {
             return;
         }

@@ -1,11 +1,15 @@
-//! This process's cache of the stream: how far it has read, the newest records, and the position of every id.
+//! This process's cache of the stream: how far it has read, the newest records, and the ids that are not in the index yet.
+
+mod indexing;
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::ids::IdIndex;
 use super::message::{Content, EncodedMessage, StreamMessage};
 use super::scan::Scans;
 use crate::clock::Clock;
@@ -33,15 +37,34 @@ pub(super) struct StreamCache {
     follow_limit: watch::Sender<Seq>,
     /// The end of the stream when this log was opened: once the follower has reached it, the ids of all earlier records are known.
     end_at_open: Seq,
+    ids: IdIndex,
+    /// Held by who moves ids from memory to the index: batches must be written in order, because each says up to where it is complete.
+    indexing_turn: Mutex<()>,
+    /// Counts the batches of ids that were written to the index.
+    indexed: watch::Sender<u64>,
     clock: Clock,
 }
 
-#[expect(clippy::disallowed_types, reason = "several lookups per record; nothing iterates over the maps")]
+#[expect(clippy::disallowed_types, reason = "several lookups per record; what is read of a map in order is sorted")]
 type ById<V> = std::collections::HashMap<RecordId, V>;
+
+/// What this process knew of a fact before it was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownBefore {
+    Nothing,
+    /// An earlier append sent it, or the same append did, and its outcome is not known yet.
+    InFlight,
+    Stored(Seq),
+}
 
 #[derive(Default)]
 struct CacheState {
+    /// The positions of ids that are not in the index yet.
     positions: ById<Seq>,
+    /// Those that are being written to it.
+    indexing: Arc<ById<Seq>>,
+    /// Why ids cannot be written to the index.
+    index_error: Option<String>,
     /// Facts that were sent, so that this process need not decode what it has just encoded. Removed when they are acknowledged or
     /// delivered by the stream, or when their append has failed or was a duplicate.
     in_flight: ById<EncodedMessage>,
@@ -52,19 +75,31 @@ struct CacheState {
     foreign: ForeignMessages,
 }
 
+impl CacheState {
+    /// The position of an id that is not in the index.
+    fn position(&self, id: RecordId) -> Option<Seq> {
+        self.positions.get(&id).or_else(|| self.indexing.get(&id)).copied()
+    }
+}
+
 impl StreamCache {
-    /// `tail` is the last position that holds a record, `end_at_open` the last one that holds a message.
-    pub(super) fn new(tail: Seq, end_at_open: Seq, clock: Clock) -> Self {
-        let follow_limit = if end_at_open == Seq::ZERO { Seq(u64::MAX) } else { Seq::ZERO };
-        Self {
+    /// `tail` is the last position that holds a record, `end_at_open` the last one that holds a message. What the index covers is not
+    /// followed again.
+    pub(super) fn new(tail: Seq, end_at_open: Seq, ids: IdIndex, clock: Clock) -> Result<Self, ReadError> {
+        let followed = ids.complete_to()?;
+        let follow_limit = if followed >= end_at_open { Seq(u64::MAX) } else { Seq::ZERO };
+        Ok(Self {
             recent: RecentRecords::default(),
             state: Mutex::default(),
             tail: watch::Sender::new(tail),
-            followed: watch::Sender::new(Seq::ZERO),
+            followed: watch::Sender::new(followed),
             follow_limit: watch::Sender::new(follow_limit),
             end_at_open,
+            ids,
+            indexing_turn: Mutex::default(),
+            indexed: watch::Sender::new(0),
             clock,
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
@@ -77,6 +112,11 @@ impl StreamCache {
 
     pub(super) fn followed(&self) -> Seq {
         *self.followed.borrow()
+    }
+
+    /// Returns a receiver that is woken when more of the stream is followed.
+    pub(super) fn follow_moves(&self) -> watch::Receiver<Seq> {
+        self.followed.subscribe()
     }
 
     /// Moves the tail to `seq`, where a record is stored that may not have been delivered yet.
@@ -158,6 +198,21 @@ impl StreamCache {
         }
     }
 
+    /// Follows `records` of the archive, which come next; none if the rest up to `trimmed_to` holds no records.
+    pub(super) fn add_older(&self, records: &[Record], trimmed_to: Seq) {
+        let mut state = self.lock();
+        for record in records {
+            state.positions.entry(record.fact.id).or_insert(record.seq);
+        }
+        let last = records.last().map_or(trimmed_to, |record| record.seq);
+        state.ahead.retain(|seq, _| *seq > last);
+        self.recent.clear();
+        self.followed.send_replace(last);
+        if last >= self.end_at_open {
+            self.raise_follow_limit(Seq(u64::MAX));
+        }
+    }
+
     /// Returns the foreign messages skipped so far.
     pub(super) fn foreign(&self) -> ForeignMessages {
         self.lock().foreign.clone()
@@ -177,23 +232,31 @@ impl StreamCache {
         self.followed.send_modify(|_| ());
     }
 
-    /// Returns the position of the record with this id, as far as this process knows.
-    pub(super) fn find(&self, id: RecordId) -> Option<Seq> {
-        self.lock().positions.get(&id).copied()
-    }
-
-    /// Returns the positions of the facts that are known to be stored.
-    pub(super) fn find_all<'a>(&self, facts: impl Iterator<Item = &'a EncodedMessage>) -> Vec<Option<Seq>> {
-        let state = self.lock();
-        facts.map(|fact| state.positions.get(&fact.id()).copied()).collect()
-    }
-
     /// Adds facts that are about to be sent.
     pub(super) fn add_in_flight<'a>(&self, facts: impl Iterator<Item = &'a EncodedMessage>) {
         let mut state = self.lock();
         for fact in facts {
             state.in_flight.entry(fact.id()).or_insert_with(|| fact.clone());
         }
+    }
+
+    /// Adds the facts that are about to be sent and are not known to be stored. Returns what was known of each before.
+    pub(super) fn add_unless_stored(&self, facts: &[EncodedMessage]) -> Result<Vec<KnownBefore>, ReadError> {
+        let stored = self.find_all(&facts.iter().map(EncodedMessage::id).collect::<Vec<_>>())?;
+        let mut state = self.lock();
+        let known = facts.iter().zip(stored).map(|(fact, stored)| {
+            if let Some(seq) = stored.or_else(|| state.position(fact.id())) {
+                return KnownBefore::Stored(seq);
+            }
+            match state.in_flight.entry(fact.id()) {
+                Entry::Occupied(_) => KnownBefore::InFlight,
+                Entry::Vacant(place) => {
+                    place.insert(fact.clone());
+                    KnownBefore::Nothing
+                }
+            }
+        });
+        Ok(known.collect())
     }
 
     /// Adds the outcome of facts that were sent: their positions, or `None` if they were not stored or were duplicates. Stored facts can
@@ -314,57 +377,4 @@ fn raise(position: &watch::Sender<Seq>, to: Seq) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::event::{Event, NewRecord, ToolRemoved};
-    use crate::core::time::Timestamp;
-
-    fn encoded(number: u128) -> EncodedMessage {
-        let at = Timestamp::from_micros(0);
-        let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
-        let id = RecordId::from_parts(at, number);
-        EncodedMessage::new(
-            Arc::new(NewRecord { id, time: at, source: "test".into(), causation: None, envelope: None, event }),
-            at,
-        )
-    }
-
-    fn message(seq: u64, fact: &EncodedMessage, subject: &str) -> StreamMessage {
-        StreamMessage::new(Seq(seq), subject.into(), Some(&fact.headers()), fact.payload.clone())
-    }
-
-    fn cache() -> StreamCache {
-        StreamCache::new(Seq::ZERO, Seq::ZERO, Clock::system())
-    }
-
-    const HERE: &str = "pml.a.log.tool.removed";
-
-    #[test]
-    fn a_foreign_message_leaves_a_hole_that_no_reader_waits_for() {
-        let (cache, facts) = (cache(), [1, 2, 3].map(encoded));
-        cache.add_delivered(vec![message(1, &facts[0], HERE)]).unwrap();
-        cache.add_outcomes([(&facts[2], Some(Seq(3)))].into_iter());
-        assert_eq!((cache.followed(), cache.try_read(Seq(1), 10)), (Seq(1), None), "position 2 has not been delivered");
-        cache.add_delivered(vec![message(2, &facts[1], "pml.a.log.tool.registered")]).unwrap();
-        assert_eq!((cache.followed(), *cache.tail().borrow()), (Seq(3), Seq(3)));
-        let read = cache.try_read(Seq::ZERO, 10).unwrap();
-        assert_eq!(read.iter().map(|record| record.seq.0).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!((cache.find(facts[1].id()), cache.foreign().count), (None, 1));
-        cache.add_delivered(vec![message(4, &facts[1], "pml.a.log.hello")]).unwrap();
-        assert_eq!((cache.followed(), *cache.tail().borrow()), (Seq(4), Seq(3)), "the tail is a record");
-    }
-
-    #[test]
-    fn facts_whose_append_failed_are_not_kept_in_flight() {
-        let (cache, facts) = (cache(), [1, 2].map(encoded));
-        cache.add_in_flight(facts.iter());
-        cache.forget_in_flight(facts[..1].iter());
-        assert_eq!(cache.lock().in_flight.len(), 1);
-        cache.add_delivered(vec![message(1, &facts[0], HERE), message(2, &facts[1], HERE)]).unwrap();
-        assert_eq!(
-            (cache.lock().in_flight.len(), cache.followed()),
-            (0, Seq(2)),
-            "and are delivered by the stream all the same"
-        );
-    }
-}
+mod tests;

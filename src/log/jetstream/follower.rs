@@ -11,24 +11,35 @@ use tokio::task::JoinSet;
 
 use super::cache::StreamCache;
 use super::message::StreamMessage;
+use super::read_older;
+use super::scan::trimmed_to;
 use crate::core::id::Seq;
-use crate::log::ReadError;
+use crate::log::{OlderRecords, ReadError};
 
 /// Most messages handled at once.
 const CHUNK_MESSAGES: usize = 1_024;
+/// Records of the archive that are followed at once.
+const OLDER_RECORDS_AT_ONCE: usize = 8_192;
 /// Most chunks fetched ahead.
 const CHUNKS_AHEAD: usize = 4;
 /// After this long without a message, although one is known to be stored, a new consumer is created.
 pub(super) const STALL_PATIENCE: Duration = Duration::from_secs(5);
 /// After this many consecutive messages that this process wrote it considers itself the only writer.
 const ONLY_WRITER_MESSAGES: usize = 4_096;
+/// The pause before ids that could not be written to the index are written again.
+const INDEX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before a failed consumer is replaced.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Follows the stream until a record cannot be read.
-pub(super) async fn run(jetstream: jetstream::Context, stream: String, cache: Arc<StreamCache>) {
+pub(super) async fn run(
+    jetstream: jetstream::Context,
+    stream: String,
+    cache: Arc<StreamCache>,
+    older: Option<Arc<dyn OlderRecords>>,
+) {
     loop {
-        match follow(&jetstream, &stream, &cache).await {
+        match follow(&jetstream, &stream, &cache, older.as_ref()).await {
             Err(ReadError::Corrupt { seq, source }) => {
                 tracing::error!(%seq, error = &source as &dyn std::error::Error, "the log holds a record that cannot be read");
                 return cache.set_damage(seq, source);
@@ -51,8 +62,20 @@ enum FollowEnd {
 }
 
 /// Follows the stream with one consumer.
-async fn follow(jetstream: &jetstream::Context, stream: &str, cache: &StreamCache) -> Result<FollowEnd, ReadError> {
+async fn follow(
+    jetstream: &jetstream::Context,
+    stream: &str,
+    cache: &StreamCache,
+    older: Option<&Arc<dyn OlderRecords>>,
+) -> Result<FollowEnd, ReadError> {
     cache.wait_for_follow_limit().await;
+    let trimmed_to = trimmed_to(jetstream, stream).await?;
+    // What was moved to the archive before this process had read it is followed there: its ids must be known.
+    while cache.followed() < trimmed_to {
+        let records = read_older(older.cloned(), cache.followed(), trimmed_to, OLDER_RECORDS_AT_ONCE).await?;
+        cache.add_older(&records, trimmed_to);
+        cache.wait_for_index().await?;
+    }
     let (name, messages) = consume(jetstream, stream, cache.followed()).await?;
     let (fetched, mut chunks) = mpsc::channel(CHUNKS_AHEAD);
     // Aborted when this function returns.
@@ -92,7 +115,29 @@ async fn follow(jetstream: &jetstream::Context, stream: &str, cache: &StreamCach
             }
             return Ok(FollowEnd::OnlyWriter);
         }
+        cache.wait_for_index().await?;
         cache.wait_for_follow_limit().await;
+    }
+}
+
+/// Writes ids to the index, beside the follower and the writer, until it is dropped.
+pub(super) async fn index_ids(cache: Arc<StreamCache>) {
+    let mut followed = cache.follow_moves();
+    loop {
+        if !cache.has_ids_to_index() {
+            // The cache owns the sender, so waiting cannot fail.
+            drop(followed.changed().await);
+            continue;
+        }
+        let writing = Arc::clone(&cache);
+        match tokio::task::spawn_blocking(move || writing.index_ids()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the index of record ids cannot be written");
+                tokio::time::sleep(INDEX_RETRY_PAUSE).await;
+            }
+            Err(panicked) => tracing::error!(%panicked, "writing the index of record ids panicked"),
+        }
     }
 }
 

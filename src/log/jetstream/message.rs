@@ -115,6 +115,16 @@ impl StreamMessage {
     }
 }
 
+/// Reads a message of the stream, for the fuzzer: a record, or why it is none.
+#[cfg(feature = "testing")]
+pub fn read_message(subject: &str, headers: &HeaderMap, payload: &[u8]) -> Result<Option<Record>, ReadError> {
+    let message = StreamMessage::new(Seq(1), subject.into(), Some(headers), Bytes::copy_from_slice(payload));
+    match message.decode(None)? {
+        Content::Record(record) => Ok(Some(record)),
+        Content::Foreign(_) => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

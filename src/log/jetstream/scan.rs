@@ -1,6 +1,7 @@
 //! Reads of records that are no longer in memory: one consumer per reader, kept for its next page.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_nats::jetstream::{self, consumer};
 use futures_util::StreamExt;
@@ -9,7 +10,7 @@ use super::follower::{STALL_PATIENCE, consume};
 use super::message::{Content, StreamMessage};
 use crate::core::event::Record;
 use crate::core::id::Seq;
-use crate::log::ReadError;
+use crate::log::{Damage, ReadError};
 
 /// Most idle consumers kept; the one that is idle longest is dropped.
 const SCANS_MAX: usize = 8;
@@ -20,13 +21,14 @@ const PAGE_RECORDS_MAX: usize = 8_192;
 pub(super) struct Scans {
     jetstream: jetstream::Context,
     stream: String,
+    trimmed_to: Arc<AtomicU64>,
     /// Consumers with the position delivered last, in the order of their last use.
     idle: Mutex<Vec<(Seq, consumer::pull::Ordered)>>,
 }
 
 impl Scans {
-    pub(super) fn new(jetstream: jetstream::Context, stream: String) -> Self {
-        Self { jetstream, stream, idle: Mutex::default() }
+    pub(super) fn new(jetstream: jetstream::Context, stream: String, trimmed_to: Arc<AtomicU64>) -> Self {
+        Self { jetstream, stream, trimmed_to, idle: Mutex::default() }
     }
 
     /// Returns records after `after`, at most `limit`, none after `end`, which must be a position that holds a message; and the position
@@ -45,6 +47,9 @@ impl Scans {
             };
             let message = message.map_err(|error| ReadError::Storage(error.into()))?;
             let message = StreamMessage::from_delivery(message)?;
+            if message.seq > position.next() {
+                self.check_trimmed(position, message.seq).await?;
+            }
             position = message.seq;
             if let Content::Record(record) = message.decode(None)? {
                 records.push(record);
@@ -52,6 +57,13 @@ impl Scans {
         }
         self.keep(position, messages);
         Ok((records, position))
+    }
+
+    /// Fails if the positions between `after` and `before` hold no messages because another process has moved them to the archive.
+    async fn check_trimmed(&self, after: Seq, before: Seq) -> Result<(), ReadError> {
+        let trimmed_to = trimmed_to(&self.jetstream, &self.stream).await?;
+        self.trimmed_to.fetch_max(trimmed_to.0, Ordering::AcqRel);
+        if trimmed_to > after { Err(Damage::Gap { after, before }.into()) } else { Ok(()) }
     }
 
     /// Removes and returns the idle consumer that continues after `after`.
@@ -68,4 +80,10 @@ impl Scans {
         }
         idle.push((position, messages));
     }
+}
+
+/// Returns the position up to which messages were removed from the stream.
+pub(super) async fn trimmed_to(jetstream: &jetstream::Context, stream: &str) -> Result<Seq, ReadError> {
+    let found = jetstream.get_stream(stream).await.map_err(|error| ReadError::Storage(error.into()))?;
+    Ok(Seq(found.cached_info().state.first_sequence.saturating_sub(1)))
 }

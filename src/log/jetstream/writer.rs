@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Client;
-use async_nats::jetstream::context::PublishAckFuture;
-use async_nats::jetstream::{self, message::PublishMessage};
+use async_nats::jetstream;
 use tokio::sync::{mpsc, oneshot};
 
 use super::batch::{self, SendError};
@@ -15,7 +14,7 @@ use super::message::EncodedMessage;
 use crate::config::AppendMode;
 use crate::core::id::{RecordId, Seq};
 use crate::log::error::Source;
-use crate::log::{AppendError, Appended};
+use crate::log::{AppendError, Appended, ReadError};
 use crate::nats::Nats;
 use crate::subject::Subjects;
 
@@ -25,12 +24,6 @@ const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long reading back up to the end of the stream may take.
 const READ_BACK_PATIENCE: Duration = Duration::from_secs(10);
-/// How long an acknowledgement may take, and how long if the previous one did not arrive: the messages were sent at the same time, so
-/// waiting as long for each of them would delay all appends. Facts that are acknowledged later are found by reading back.
-const ACK_PATIENCE: Duration = Duration::from_secs(5);
-const FAILING_ACK_PATIENCE: Duration = Duration::from_millis(20);
-/// Most facts that wait for acknowledgements while the next ones are sent.
-const PIPELINE_FACTS_MAX: usize = 8_192;
 
 /// One append in the writer's queue.
 pub(super) struct Job {
@@ -44,28 +37,11 @@ pub(super) type Reply = oneshot::Sender<Result<Vec<Appended>, AppendError>>;
 #[derive(Clone)]
 pub(super) struct Writer {
     pub(super) client: Client,
-    jetstream: jetstream::Context,
+    pub(super) jetstream: jetstream::Context,
     stream: String,
     pub(super) subjects: Subjects,
     mode: AppendMode,
     pub(super) cache: Arc<StreamCache>,
-}
-
-/// A message from the sending task to the acknowledging task, one per fact, because an append may be larger than the pipeline.
-enum PipelineItem {
-    Known(Appended),
-    Waiting(EncodedMessage, Result<PublishAckFuture, Source>),
-    /// All facts of the append were sent.
-    End(Reply),
-}
-
-/// A fact that was sent and is not known to be stored.
-struct UnconfirmedFact {
-    /// Its index in the append.
-    index: usize,
-    fact: EncodedMessage,
-    /// Whether this process may have stored it. If not, the server knows the id, and the log as read so far does not.
-    maybe_ours: bool,
 }
 
 /// The status of a fact that is being appended.
@@ -131,14 +107,16 @@ impl Writer {
                 return (statuses, Some(SendFailure::new(error.into(), &maybe_ours)));
             }
             loop {
-                self.mark_stored(facts, &mut statuses, &maybe_ours);
+                if let Err(error) = self.mark_stored(facts, &mut statuses, &maybe_ours) {
+                    return (statuses, Some(SendFailure::new(error.into(), &maybe_ours)));
+                }
                 let pending = first_pending(facts, &statuses, if singly { 1 } else { batch::MESSAGES_MAX });
                 if pending.is_empty() {
                     return (statuses, None);
                 }
                 let sent: Vec<EncodedMessage> = pending.iter().map(|index| facts[*index].clone()).collect();
                 match self.send(&sent, singly).await {
-                    Ok((seq, true)) if self.cache.find(sent[0].id()).is_none() => {
+                    Ok((seq, true)) if !self.cache.knows(sent[0].id()) => {
                         // Reading back finds a record that was not delivered yet, but never a foreign message with this id.
                         pause = attempt > 0;
                         let problem = format!("the server holds the id {} at {seq}, which is not in the log", sent[0].id());
@@ -190,7 +168,7 @@ impl Writer {
                 let positions = (first.0..).map(|seq| Some(Seq(seq)).filter(|_| !duplicate));
                 self.cache.add_outcomes(facts.iter().zip(positions));
                 // What the server reports as a duplicate may be a foreign message, which is not in the log.
-                if facts.iter().all(|fact| self.cache.find(fact.id()).is_some()) {
+                if !duplicate || facts.iter().all(|fact| self.cache.knows(fact.id())) {
                     self.cache.advance_tail(*first);
                 }
             }
@@ -204,8 +182,14 @@ impl Writer {
 
     /// Sets the status of the facts whose ids are in the stream to done: as stored by this process if an earlier attempt may have stored
     /// them, otherwise as duplicates. The second fact with the same id is a duplicate.
-    fn mark_stored(&self, facts: &[EncodedMessage], statuses: &mut [FactStatus], maybe_ours: &BTreeSet<RecordId>) {
-        let positions = self.cache.find_all(facts.iter());
+    fn mark_stored(
+        &self,
+        facts: &[EncodedMessage],
+        statuses: &mut [FactStatus],
+        maybe_ours: &BTreeSet<RecordId>,
+    ) -> Result<(), ReadError> {
+        let ids: Vec<RecordId> = facts.iter().map(EncodedMessage::id).collect();
+        let positions = self.cache.find_all(&ids)?;
         let mut seen = BTreeSet::new();
         for ((fact, status), position) in facts.iter().zip(statuses).zip(positions) {
             let first = seen.insert(fact.id());
@@ -213,6 +197,7 @@ impl Writer {
                 *status = FactStatus::Done(Appended { seq, duplicate: !(first && maybe_ours.contains(&fact.id())) });
             }
         }
+        Ok(())
     }
 
     /// Reads the stream up to its present end, so that facts stored by an attempt of unknown outcome are known.
@@ -220,116 +205,6 @@ impl Writer {
         let stream = self.jetstream.get_stream(&self.stream).await?;
         let end = Seq(stream.cached_info().state.last_sequence);
         Ok(tokio::time::timeout(READ_BACK_PATIENCE, self.cache.follow_to(end)).await??)
-    }
-
-    /// Runs the pipelined mode until the queue is closed and every append has its reply.
-    async fn run_pipelined(self, mut queue: mpsc::Receiver<Job>) {
-        let (sent, acknowledging) = mpsc::channel(PIPELINE_FACTS_MAX);
-        let acknowledged = tokio::spawn(self.clone().acknowledge(acknowledging));
-        while let Some(Job { facts, reply }) = queue.recv().await {
-            if self.send_job(facts, &sent).await.is_err() || sent.send(PipelineItem::End(reply)).await.is_err() {
-                break;
-            }
-        }
-        drop(sent);
-        if acknowledged.await.is_err() {
-            tracing::error!("the task that waits for acknowledgements had panicked");
-        }
-    }
-
-    /// Sends the facts of one append without waiting for the server. The order of sending is the order of the log.
-    async fn send_job(
-        &self,
-        facts: Vec<EncodedMessage>,
-        sent: &mpsc::Sender<PipelineItem>,
-    ) -> Result<(), mpsc::error::SendError<PipelineItem>> {
-        if let Err(error) = self.cache.wait_for_all_ids().await {
-            for fact in facts {
-                sent.send(PipelineItem::Waiting(fact, Err(error.to_string().into()))).await?;
-            }
-            return Ok(());
-        }
-        let positions = self.cache.find_all(facts.iter());
-        let unknown = facts.iter().zip(&positions).filter(|(_, position)| position.is_none()).map(|(fact, _)| fact);
-        self.cache.add_in_flight(unknown);
-        for (fact, position) in facts.into_iter().zip(positions) {
-            let outcome = if let Some(seq) = position {
-                PipelineItem::Known(Appended { seq, duplicate: true })
-            } else {
-                let message = PublishMessage::build().headers(fact.headers()).payload(fact.payload.clone());
-                let subject = self.subjects.log(fact.fact.event.kind());
-                let ack = self.jetstream.send_publish(subject.as_str().to_owned(), message).await;
-                PipelineItem::Waiting(fact, ack.map_err(Into::into))
-            };
-            sent.send(outcome).await?;
-        }
-        Ok(())
-    }
-
-    /// Waits for acknowledgements in order. Facts without one are read back, and sent again if they are missing.
-    async fn acknowledge(self, mut sent: mpsc::Receiver<PipelineItem>) {
-        let (mut statuses, mut stored, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        let mut failing = false;
-        while let Some(outcome) = sent.recv().await {
-            match outcome {
-                PipelineItem::Known(appended) => statuses.push(FactStatus::Done(appended)),
-                PipelineItem::Waiting(fact, ack) => {
-                    let patience = if failing { FAILING_ACK_PATIENCE } else { ACK_PATIENCE };
-                    let ack = match ack {
-                        Ok(ack) => tokio::time::timeout(patience, ack.into_future())
-                            .await
-                            .map_or_else(|late| Err(late.into()), |answer| answer.map_err(Into::into)),
-                        Err(error) => Err(error),
-                    };
-                    failing = ack.is_err();
-                    match ack {
-                        Ok(ack) if ack.duplicate && self.cache.find(fact.id()).is_none() => {
-                            missing.push(UnconfirmedFact { index: statuses.len(), fact, maybe_ours: false });
-                            statuses.push(FactStatus::Pending);
-                        }
-                        Ok(ack) => {
-                            let appended = Appended { seq: Seq(ack.sequence), duplicate: ack.duplicate };
-                            stored.push((fact, appended));
-                            statuses.push(FactStatus::Done(appended));
-                        }
-                        Err(error) => {
-                            tracing::warn!(%error, "an append was not acknowledged; reading back");
-                            missing.push(UnconfirmedFact { index: statuses.len(), fact, maybe_ours: true });
-                            statuses.push(FactStatus::Pending);
-                        }
-                    }
-                }
-                PipelineItem::End(reply) => {
-                    let (stored, missing) = (std::mem::take(&mut stored), std::mem::take(&mut missing));
-                    self.finish_append(std::mem::take(&mut statuses), stored, missing, reply).await;
-                }
-            }
-        }
-    }
-
-    /// Replies to one append, after facts without an acknowledgement were read back and, if missing, sent again.
-    async fn finish_append(
-        &self,
-        mut statuses: Vec<FactStatus>,
-        stored: Vec<(EncodedMessage, Appended)>,
-        missing: Vec<UnconfirmedFact>,
-        reply: Reply,
-    ) {
-        self.cache
-            .add_outcomes(stored.iter().map(|(fact, appended)| (fact, Some(appended.seq).filter(|_| !appended.duplicate))));
-        if let Some(last) = stored.iter().map(|(_, appended)| appended.seq).max() {
-            self.cache.advance_tail(last);
-        }
-        let mut failure = None;
-        if !missing.is_empty() {
-            let maybe_ours = missing.iter().filter(|missing| missing.maybe_ours).map(|missing| missing.fact.id()).collect();
-            let (indices, facts): (Vec<usize>, Vec<EncodedMessage>) =
-                missing.into_iter().map(|one| (one.index, one.fact)).unzip();
-            let (found, why) = self.ensure_stored(&facts, maybe_ours).await;
-            indices.into_iter().zip(found).for_each(|(index, status)| statuses[index] = status);
-            failure = why;
-        }
-        send_reply(reply, &statuses, failure.as_ref());
     }
 }
 
@@ -388,4 +263,13 @@ pub(super) fn send_reply(reply: Reply, statuses: &[FactStatus], failure: Option<
     };
     // A caller that stopped waiting does not want the answer.
     drop(reply.send(outcome));
+}
+
+/// Fails the appends in the queue: they must not be stored before those that could not be.
+pub(super) fn fail_waiting(queue: &mut mpsc::Receiver<Job>) {
+    while let Ok(Job { reply, .. }) = queue.try_recv() {
+        let failed = AppendError::Determinate("appends before it could not be stored".into());
+        // A caller that stopped waiting does not want the answer.
+        drop(reply.send(Err(failed)));
+    }
 }

@@ -10,11 +10,12 @@
 //!
 //! The checksum covers the key and the rest of the value. `position before` is the last position of the previous block, so that a reader
 //! notices a block that the tree no longer reaches. The number, counted from one, does the same for the last block: it must equal the
-//! table's length.
+//! table's length and the number of blocks that were removed from its beginning ([`trim`]).
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::checksum::{self, SealedTable};
+use super::format::Trimmed;
 use super::{EVENTS, StoreError};
 use crate::core::event::Record;
 use crate::core::id::Seq;
@@ -26,6 +27,9 @@ const BYTES_MAX: usize = (16 << 10) - PAGE_HEADER_LEN;
 const PAGE_HEADER_LEN: usize = 32;
 /// Most records in a block: the range of its count field.
 const RECORDS_MAX: usize = u16::MAX as usize;
+
+/// Most blocks removed in one transaction: appends wait for it.
+const TRIMMED_BLOCKS_MAX: usize = 4_096;
 
 /// Bytes before the first record: the checksum, the position before, the number, the count.
 const HEADER_LEN: usize = checksum::LEN + 2 * size_of::<u64>() + size_of::<u16>();
@@ -68,7 +72,7 @@ impl PendingRecords {
     /// Writes the blocks; `before` is the last position of the table.
     pub(super) fn write(&self, transaction: &WriteTransaction, mut before: Seq) -> Result<(), StoreError> {
         let mut events = transaction.open_table(EVENTS)?;
-        let mut number = events.len()?;
+        let mut number = events.len()? + Trimmed::read(transaction)?.blocks;
         let (mut rest, mut start) = (self.records.as_slice(), 0);
         while !rest.is_empty() {
             let fits = |(_, end): &&(Record, usize)| HEADER_LEN + end - start <= BYTES_MAX;
@@ -152,8 +156,8 @@ fn scan_table(
 }
 
 /// Returns the last position of the table.
-pub(super) fn tail(events: &impl ReadableTable<u64, &'static [u8]>) -> Result<Seq, StoreError> {
-    let blocks = events.len()?;
+pub(super) fn tail(events: &impl ReadableTable<u64, &'static [u8]>, trimmed: Trimmed) -> Result<Seq, StoreError> {
+    let blocks = events.len()? + trimmed.blocks;
     let (last, found) = match events.last()? {
         Some((last, value)) => (Seq(last.value()), Block::open(Seq(last.value()), value.value())?.number),
         None => (Seq::ZERO, 0),
@@ -161,10 +165,62 @@ pub(super) fn tail(events: &impl ReadableTable<u64, &'static [u8]>) -> Result<Se
     if found == blocks { Ok(last) } else { Err(Damage::Tail { last, blocks, found }.into()) }
 }
 
+/// Removes the records up to `to`, at most [`TRIMMED_BLOCKS_MAX`] blocks; of the last one that is concerned the rest stays. Returns what is
+/// removed in all.
+pub(super) fn trim(transaction: &WriteTransaction, to: Seq) -> Result<Trimmed, StoreError> {
+    let before = Trimmed::read(transaction)?;
+    let mut trimmed = before;
+    let mut events = transaction.open_table(EVENTS)?;
+    for _ in 0..TRIMMED_BLOCKS_MAX {
+        let Some(CutBlock { last, rest }) = first_without(&events, to, &mut trimmed)? else { break };
+        match rest {
+            None => drop(events.pop_first()?),
+            Some(rest) => drop(events.insert(last.0, rest.as_slice())?),
+        }
+    }
+    drop(events);
+    if trimmed != before {
+        trimmed.write(transaction)?;
+    }
+    Ok(trimmed)
+}
+
+/// The first block of the table without its first records.
+struct CutBlock {
+    last: Seq,
+    /// Its value; `None` if nothing is left of it.
+    rest: Option<Vec<u8>>,
+}
+
+/// Returns the first block without its records up to `to`; `None` if it has no such record. Counts in `trimmed` what is gone.
+fn first_without(
+    events: &impl ReadableTable<u64, &'static [u8]>,
+    to: Seq,
+    trimmed: &mut Trimmed,
+) -> Result<Option<CutBlock>, StoreError> {
+    let Some((last, value)) = events.first()? else { return Ok(None) };
+    let last = Seq(last.value());
+    let block = Block::open(last, value.value())?;
+    if block.records.next > to {
+        return Ok(None);
+    }
+    let (kept, bytes) = block.records_after(to);
+    trimmed.records += u64::from(block.count - kept);
+    trimmed.to = last.min(to);
+    if kept == 0 {
+        trimmed.blocks += 1;
+        return Ok(Some(CutBlock { last, rest: None }));
+    }
+    let mut rest = vec![0; HEADER_LEN + bytes.len()];
+    write_block(&mut rest, last, BlockHeader { before: to, number: block.number, count: kept }, bytes);
+    Ok(Some(CutBlock { last, rest: Some(rest) }))
+}
+
 /// One block whose checksum was found right.
 pub(super) struct Block<'a> {
     before: Seq,
     number: u64,
+    count: u16,
     pub(super) records: BlockRecords<'a>,
 }
 
@@ -178,7 +234,20 @@ impl<'a> Block<'a> {
         let (before, rest) = body.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         let (before, number) = (Seq(u64::from_le_bytes(*before)), u64::from_le_bytes(*number));
-        Some(Self { before, number, records: BlockRecords::new(last, rest)? })
+        let records = BlockRecords::new(last, rest)?;
+        let count = u16::try_from(records.last.0 + 1 - records.next.0).ok()?;
+        Some(Self { before, number, count, records })
+    }
+
+    /// Returns the number of records after `to` and their bytes.
+    fn records_after(&self, to: Seq) -> (u16, &'a [u8]) {
+        let (mut seq, mut rest) = (self.records.next, self.records.rest);
+        while seq <= to && seq <= self.records.last {
+            rest = split_record(rest).map_or(&[][..], |(_, rest)| rest);
+            seq = seq.next();
+        }
+        let kept = (self.records.last.0 + 1).saturating_sub(seq.0);
+        (u16::try_from(kept).unwrap_or(u16::MAX), rest)
     }
 
     /// Checks that nothing is missing between this block and the one read before it or, if it is the first one read, the position
@@ -244,6 +313,7 @@ mod tests {
 
     use redb::backends::InMemoryBackend;
 
+    use super::super::format::META;
     use super::*;
     use crate::core::event::{Event, NewRecord, ToolRemoved};
     use crate::core::id::RecordId;
@@ -263,6 +333,7 @@ mod tests {
             pending.push(Record { seq: *seq, recorded_at: time, fact }, bytes);
         }
         let transaction = database.begin_write().unwrap();
+        transaction.open_table(META).unwrap();
         pending.write(&transaction, Seq::ZERO).unwrap();
         transaction.commit().unwrap();
         let mut found = Vec::new();
@@ -298,6 +369,7 @@ mod tests {
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         let transaction = database.begin_write().unwrap();
         let mut events = transaction.open_table(EVENTS).unwrap();
+        transaction.open_table(META).unwrap();
         for (number, (before, last)) in (1..).zip([(0, 3), (3, 5), (5, 6)]) {
             let mut value = vec![0; HEADER_LEN + 5];
             write_block(&mut value, Seq(last), BlockHeader { before: Seq(before), number, count: 1 }, b"\x01\0\0\0x");
@@ -328,7 +400,7 @@ mod tests {
     }
 
     fn tail_of(database: &Database) -> Result<Seq, StoreError> {
-        tail(&database.begin_read().unwrap().open_table(EVENTS).unwrap())
+        tail(&database.begin_read().unwrap().open_table(EVENTS).unwrap(), Trimmed::default())
     }
 
     #[test]
@@ -342,6 +414,36 @@ mod tests {
         assert_eq!(read(&database, 4), Err(Damage::Gap { after: Seq(4), before: Seq(6) }));
         assert_eq!(read(&database, 5), Ok(vec![6]));
         assert!(matches!(tail_of(&database), Err(StoreError::Damaged(Damage::Tail { blocks: 2, found: 3, .. }))));
+    }
+
+    #[test]
+    fn records_are_removed_from_the_beginning_and_the_rest_of_their_block_stays() {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(META).unwrap();
+        let mut pending = PendingRecords::default();
+        let time = Timestamp::from_micros(0);
+        for seq in 1..=2_000 {
+            let event = Event::ToolRemoved(ToolRemoved { tool: "fs:read".parse().unwrap() });
+            let id = RecordId::from_parts(time, seq.into());
+            let fact = Arc::new(NewRecord { id, time, source: "".into(), causation: None, envelope: None, event });
+            pending.push(Record { seq: Seq(seq), recorded_at: time, fact }, &[b'x'; 100]);
+        }
+        pending.write(&transaction, Seq::ZERO).unwrap();
+        transaction.commit().unwrap();
+        for to in [0, 1, 70, 71, 500, 1_203, 1_999] {
+            let transaction = database.begin_write().unwrap();
+            let trimmed = trim(&transaction, Seq(to)).unwrap();
+            transaction.commit().unwrap();
+            assert_eq!((trimmed.to, trimmed.records), (Seq(to), to));
+            assert_eq!(read(&database, to).unwrap(), (to + 1..=2_000).collect::<Vec<_>>());
+            if to > 0 {
+                assert!(matches!(read(&database, to - 1), Err(Damage::Gap { .. })), "what is gone is missed");
+            }
+            let events = database.begin_read().unwrap().open_table(EVENTS).unwrap();
+            assert_eq!(tail(&events, trimmed).unwrap(), Seq(2_000));
+            assert!(to < 500 || tail(&events, Trimmed::default()).is_err(), "a beginning that nobody removed is missed");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::log::{AppendError, Damage, ReadError};
 
 /// Why an operation on the file failed.
 #[derive(Debug)]
-pub(super) enum StoreError {
+pub(in crate::log) enum StoreError {
     /// An I/O error, or a consequence of one: reopening may help.
     Storage(redb::Error),
     /// The file was closed after an error and is not reopened yet.
@@ -45,7 +45,7 @@ impl From<StoreError> for ReadError {
 }
 
 /// Runs work on the database and converts a panic to damage, because redb asserts invariants that a damaged file breaks.
-pub(super) fn guarded<T, E: From<Damage>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+pub(in crate::log) fn guarded<T, E: From<Damage>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Err(Damage::File { problem: format!("reading it panicked: {}", text.unwrap_or("without a text")) }.into())

@@ -5,6 +5,7 @@
 //! | 1 | `ids`: an entry of the tree for every id; `events`, `dead`: values without checksums |
 //! | 2 | `id_runs`: ids in runs; `events`, `dead` as before |
 //! | 3 | `blocks`, `id_index`, `letters`: every value has a checksum |
+//! | 4 | the same; the oldest records were removed, because an archive holds them, and `meta` says up to where |
 //!
 //! Tables that changed between formats have different names, so that none is read in the wrong format. A file is converted in one
 //! transaction: after a crash it is unchanged.
@@ -26,6 +27,11 @@ pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("me
 
 const FORMAT_KEY: &str = "format";
 const FORMAT: u64 = 3;
+/// The format of a file from which records were removed: older versions of pml would take it for damaged.
+const FORMAT_TRIMMED: u64 = 4;
+const TRIMMED_TO: &str = "trimmed_to";
+const TRIMMED_BLOCKS: &str = "trimmed_blocks";
+const TRIMMED_RECORDS: &str = "trimmed_records";
 
 const EVENTS_BEFORE_3: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
 const DEAD_BEFORE_3: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
@@ -33,6 +39,38 @@ const IDS_OF_2: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_runs
 const IDS_OF_1: TableDefinition<'_, u128, u64> = TableDefinition::new("ids");
 /// Records converted at once, which bounds the memory used.
 const CONVERT_RECORDS: usize = 8_192;
+
+/// What was removed from the beginning of the table of blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trimmed {
+    pub(super) to: Seq,
+    pub(super) blocks: u64,
+    pub(super) records: u64,
+}
+
+impl Trimmed {
+    pub(super) fn from_meta(meta: &impl ReadableTable<&'static str, u64>) -> Result<Self, StoreError> {
+        let number = |key: &str| -> Result<u64, StoreError> { Ok(meta.get(key)?.map_or(0, |value| value.value())) };
+        Ok(Self { to: Seq(number(TRIMMED_TO)?), blocks: number(TRIMMED_BLOCKS)?, records: number(TRIMMED_RECORDS)? })
+    }
+
+    pub(super) fn read(transaction: &WriteTransaction) -> Result<Self, StoreError> {
+        Self::from_meta(&transaction.open_table(META)?)
+    }
+
+    pub(super) fn of(database: &Database) -> Result<Self, StoreError> {
+        Self::from_meta(&database.begin_read()?.open_table(META)?)
+    }
+
+    pub(super) fn write(self, transaction: &WriteTransaction) -> Result<(), StoreError> {
+        let mut meta = transaction.open_table(META)?;
+        meta.insert(FORMAT_KEY, FORMAT_TRIMMED)?;
+        meta.insert(TRIMMED_TO, self.to.0)?;
+        meta.insert(TRIMMED_BLOCKS, self.blocks)?;
+        meta.insert(TRIMMED_RECORDS, self.records)?;
+        Ok(())
+    }
+}
 
 /// Creates the tables of a new file.
 pub(super) fn create(database: &Database) -> Result<(), StoreError> {
@@ -46,13 +84,13 @@ pub(super) fn create(database: &Database) -> Result<(), StoreError> {
 pub(super) fn prepare(database: &Database, path: &Path) -> Result<Seq, OpenError> {
     let failed = |error: StoreError| open_error(path, error);
     match guarded(|| read_format(database)).map_err(failed)? {
-        FORMAT => {}
+        FORMAT | FORMAT_TRIMMED => {}
         older @ (1 | 2) => {
             tracing::info!(path = %path.display(), from = older, to = FORMAT, "converting the log to the present format");
             guarded(|| convert(database)).map_err(failed)?;
         }
         0 => return Err(failed(Damage::File { problem: "its format is 0, which does not exist".to_owned() }.into())),
-        newer => return Err(OpenError::NewerFormat { path: path.to_owned(), found: newer, known: FORMAT }),
+        newer => return Err(OpenError::NewerFormat { path: path.to_owned(), found: newer, known: FORMAT_TRIMMED }),
     }
     guarded(|| tail(database)).map_err(failed)
 }
@@ -81,7 +119,7 @@ pub(super) fn tail(database: &Database) -> Result<Seq, StoreError> {
     if events.is_empty()? != runs.is_empty()? {
         return Err(Damage::File { problem: "either the records or the index of their ids is gone".to_owned() }.into());
     }
-    block::tail(&events)
+    block::tail(&events, Trimmed::from_meta(&transaction.open_table(META)?)?)
 }
 
 fn create_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
@@ -217,6 +255,7 @@ mod tests {
             queue_appends_max: 10,
             dead_letters_max: 10,
             dead_bytes_max: 1_000,
+            older: None,
             free_bytes_min: 0,
         };
         RedbLog::open(directory, options, Clock::system())

@@ -18,7 +18,7 @@ use crate::core::id::{RecordId, Seq};
 use crate::log::Damage;
 
 /// First id of a run's range -> run.
-pub(super) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_index");
+pub(in crate::log) const RUNS: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("id_index");
 
 const ID_LEN: usize = size_of::<u128>();
 const ENTRY_LEN: usize = ID_LEN + size_of::<u64>();
@@ -29,7 +29,7 @@ type IdEntry = (u128, Seq);
 
 /// What the index knows about an id that is to be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IdStatus {
+pub(in crate::log) enum IdStatus {
     New,
     Known(Seq),
     /// The id is the same as the one at this index of the group.
@@ -95,6 +95,12 @@ fn write_entry((id, seq): IdEntry, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&seq.0.to_le_bytes());
 }
 
+/// Looks an id up in one stored run.
+#[cfg(feature = "testing")]
+pub(super) fn find_in_run(key: u128, value: &[u8], id: u128) -> Result<Option<Seq>, Damage> {
+    Ok(Run::open(key, value)?.find(id))
+}
+
 /// Returns the position of the record with this id.
 pub(super) fn find(runs: &impl ReadableTable<u128, &'static [u8]>, id: RecordId) -> Result<Option<Seq>, StoreError> {
     Ok(Run::containing(runs, id.to_bits())?.and_then(|run| run.find(id.to_bits())))
@@ -139,7 +145,7 @@ pub(super) fn verify(runs: &impl ReadableTable<u128, &'static [u8]>) -> Result<(
 }
 
 /// The ids of a group of appends, with what the index knows about them.
-pub(super) struct IdGroup {
+pub(in crate::log) struct IdGroup {
     ids: Vec<u128>,
     /// Indices into `ids`, sorted by id.
     sorted: Vec<usize>,
@@ -148,7 +154,7 @@ pub(super) struct IdGroup {
 
 impl IdGroup {
     /// Looks the ids up.
-    pub(super) fn new(
+    pub(in crate::log) fn new(
         runs: &impl ReadableTable<u128, &'static [u8]>,
         ids: impl Iterator<Item = RecordId>,
     ) -> Result<Self, StoreError> {
@@ -181,13 +187,17 @@ impl IdGroup {
         Ok(Self { ids, sorted, statuses })
     }
 
+    pub(in crate::log) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
     /// Returns the status of the id at this index of the group.
-    pub(super) fn status(&self, at: usize) -> IdStatus {
+    pub(in crate::log) fn status(&self, at: usize) -> IdStatus {
         self.statuses[at]
     }
 
     /// Adds the new ids of the group; `positions` are the positions of all its ids.
-    pub(super) fn add(&self, runs: &mut Table<'_, u128, &'static [u8]>, positions: &[Seq]) -> Result<(), StoreError> {
+    pub(in crate::log) fn add(&self, runs: &mut Table<'_, u128, &'static [u8]>, positions: &[Seq]) -> Result<(), StoreError> {
         let new = self.sorted.iter().filter(|at| self.statuses[**at] == IdStatus::New);
         add(runs, new.map(|at| (self.ids[*at], positions[*at])))
     }

@@ -90,7 +90,7 @@ pub(super) fn list(database: &Database, after: u64, limit: usize) -> Result<Dead
     Ok(page)
 }
 
-fn decode(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
+pub(super) fn decode(number: u64, bytes: &[u8]) -> Result<DeadLetter, Damage> {
     let stored = SealedTable::Letter.open(number, bytes);
     stored.and_then(|stored| DeadLetter::decode(number, stored).ok()).ok_or(Damage::Letter { number })
 }

@@ -3,6 +3,7 @@
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use super::block::Block;
+use super::format::{META, Trimmed};
 use super::ids::{self, RUNS};
 use super::{EVENTS, StoreError, block, letters};
 use crate::core::event::stored;
@@ -19,11 +20,12 @@ pub(super) fn find_problems(database: &Database) -> Result<Vec<String>, StoreErr
     let mut problems = Vec::new();
     let (known, id_problems) = ids::verify(&runs)?;
     problems.extend(id_problems.iter().map(Damage::to_string));
-    let records = check_records(&events, &runs, &mut problems)?;
+    let trimmed = Trimmed::from_meta(&transaction.open_table(META)?)?;
+    let records = trimmed.records + check_records(&events, &runs, trimmed.to, &mut problems)?;
     if problems.is_empty() && known != records {
-        problems.push(format!("the index holds {known} record ids, the log {records} records"));
+        problems.push(format!("the index holds {known} record ids, log and archive {records} records"));
     }
-    if let Err(error) = block::tail(&events) {
+    if let Err(error) = block::tail(&events, trimmed) {
         problems.push(error.to_string());
     }
     problems.extend(letters::verify(&transaction)?);
@@ -31,13 +33,14 @@ pub(super) fn find_problems(database: &Database) -> Result<Vec<String>, StoreErr
     Ok(problems)
 }
 
-/// Checks every record and adds to `problems`. Returns the number of records.
+/// Checks every record after `trimmed_to` and adds to `problems`. Returns the number of records.
 fn check_records(
     events: &ReadOnlyTable<u64, &'static [u8]>,
     runs: &ReadOnlyTable<u128, &'static [u8]>,
+    trimmed_to: Seq,
     problems: &mut Vec<String>,
 ) -> Result<u64, StoreError> {
-    let (mut records, mut last_read) = (0, Some(Seq::ZERO));
+    let (mut records, mut last_read) = (0, Some(trimmed_to));
     for entry in events.iter()? {
         let (last, value) = entry?;
         let last = Seq(last.value());

@@ -1,11 +1,12 @@
 //! The writer thread: drains the queue, commits a group of jobs in one transaction, replies to each caller.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::WriteTransaction;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::block::PendingRecords;
+use super::block::{self, PendingRecords};
 use super::error::guarded;
 use super::file::LogFile;
 use super::ids::{self, IdStatus, RUNS};
@@ -13,6 +14,7 @@ use super::{AppendError, Appended, RedbOptions, StoreError, letters};
 use crate::clock::Clock;
 use crate::core::event::{NewRecord, Record, stored};
 use crate::core::id::{RecordId, Seq};
+use crate::core::invariant::{ids_are_unique, positions_increase};
 use crate::core::time::Timestamp;
 use crate::log::NewDeadLetter;
 use crate::log::recent::RecentRecords;
@@ -63,6 +65,10 @@ pub(super) enum Job {
         numbers: Vec<u64>,
         reply: oneshot::Sender<Result<(), AppendError>>,
     },
+    Trim {
+        to: Seq,
+        reply: oneshot::Sender<Result<Seq, AppendError>>,
+    },
     /// A reader of this generation of the file had an I/O error.
     Reopen {
         generation: u64,
@@ -77,7 +83,7 @@ impl Job {
             Self::Append { facts, .. } => facts.facts.len(),
             Self::StoreLetters { letters, .. } => letters.len(),
             Self::RemoveLetters { numbers, .. } => numbers.len(),
-            Self::Reopen { .. } => 0,
+            Self::Trim { .. } | Self::Reopen { .. } => 0,
         }
     }
 
@@ -85,7 +91,7 @@ impl Job {
     fn ids(&self) -> impl Iterator<Item = RecordId> {
         let facts = match self {
             Self::Append { facts, .. } => facts.facts.as_slice(),
-            Self::StoreLetters { .. } | Self::RemoveLetters { .. } | Self::Reopen { .. } => &[],
+            Self::StoreLetters { .. } | Self::RemoveLetters { .. } | Self::Trim { .. } | Self::Reopen { .. } => &[],
         };
         facts.iter().map(|(fact, ..)| fact.id)
     }
@@ -96,6 +102,7 @@ impl Job {
         match self {
             Self::Append { reply, .. } => drop(reply.send(Err(error))),
             Self::StoreLetters { reply, .. } | Self::RemoveLetters { reply, .. } => drop(reply.send(Err(error))),
+            Self::Trim { reply, .. } => drop(reply.send(Err(error))),
             Self::Reopen { .. } => {}
         }
     }
@@ -108,6 +115,7 @@ type FailedGroup = Box<(StoreError, Vec<Job>)>;
 enum GroupReply {
     Appended(oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>),
     Changed(oneshot::Sender<Result<(), AppendError>>),
+    Trimmed(oneshot::Sender<Result<Seq, AppendError>>, Seq),
     None,
 }
 
@@ -117,6 +125,7 @@ impl GroupReply {
         match self {
             Self::Appended(reply, appended) => drop(reply.send(outcome.map(|()| appended))),
             Self::Changed(reply) => drop(reply.send(outcome)),
+            Self::Trimmed(reply, to) => drop(reply.send(outcome.map(|()| to))),
             Self::None => {}
         }
     }
@@ -130,6 +139,8 @@ pub(super) struct Writer {
     pub(super) last: Seq,
     pub(super) tail: watch::Sender<Seq>,
     pub(super) recent: Arc<RecentRecords>,
+    /// The position up to which records were removed.
+    pub(super) trimmed_to: Arc<AtomicU64>,
     /// Why the log cannot be written at the moment, if it cannot.
     pub(super) failing: watch::Sender<Option<String>>,
     /// The new records of the current transaction; empty between two, with its memory kept.
@@ -179,11 +190,17 @@ impl Writer {
             }
             return Err(error.into());
         }
+        let new = || self.pending.records.iter().map(|(record, _)| record);
+        debug_assert_eq!(positions_increase(self.last, new().map(|record| record.seq)), Ok(()));
+        debug_assert_eq!(ids_are_unique(new().map(|record| record.fact.id)), Ok(()));
         let last = self.last_pending();
         self.last = last;
         self.recent.extend(self.pending.drain(), &self.clock);
         self.tail.send_if_modified(|tail| std::mem::replace(tail, last) != last);
         for reply in replies {
+            if let GroupReply::Trimmed(_, to) = &reply {
+                self.trimmed_to.fetch_max(to.0, Ordering::AcqRel);
+            }
             reply.send(Ok(()));
         }
         Ok(())
@@ -192,6 +209,7 @@ impl Writer {
     /// Writes the group into the open transaction.
     fn write(&mut self, transaction: &WriteTransaction, mut group: Vec<Job>) -> Result<Vec<GroupReply>, FailedGroup> {
         let mut results = Vec::with_capacity(group.len());
+        let mut trimmed_to = Seq::ZERO;
         let outcome = (|| -> Result<(), StoreError> {
             let mut runs = transaction.open_table(RUNS)?;
             let ids = ids::IdGroup::new(&runs, group.iter().flat_map(Job::ids))?;
@@ -205,6 +223,11 @@ impl Writer {
                     }
                     Job::RemoveLetters { numbers, .. } => {
                         letters::remove(transaction, numbers)?;
+                        Vec::new()
+                    }
+                    Job::Trim { to, .. } => {
+                        let before_tail = Seq(self.last.0.saturating_sub(1));
+                        trimmed_to = block::trim(transaction, (*to).min(before_tail))?.to;
                         Vec::new()
                     }
                     Job::Reopen { generation, error } if *generation == self.file.generation() => {
@@ -225,6 +248,7 @@ impl Writer {
         let replies = group.into_iter().zip(results).map(|(job, appended)| match job {
             Job::Append { reply, .. } => GroupReply::Appended(reply, appended),
             Job::StoreLetters { reply, .. } | Job::RemoveLetters { reply, .. } => GroupReply::Changed(reply),
+            Job::Trim { reply, .. } => GroupReply::Trimmed(reply, trimmed_to),
             Job::Reopen { .. } => GroupReply::None,
         });
         Ok(replies.collect())

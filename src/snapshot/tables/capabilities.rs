@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt16Type;
-use arrow_array::{LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{Array, BooleanArray, LargeStringArray, ListArray, RecordBatch, UInt32Array, UInt64Array};
 
 use super::super::columns::{Columns, TableRows, number_lists, optional_texts, text_at, text_lists, texts};
 use super::super::error::Unreadable;
+use crate::core::capability::decided::Decisions;
 use crate::core::capability::{Capabilities, Capability, Status, Structure};
 use crate::core::event::Json;
 use crate::core::graph::Node;
@@ -37,6 +38,10 @@ pub(super) fn capabilities(state: &State) -> Vec<RecordBatch> {
         .with("duration_total_ms", count(|row| row.duration_total_ms))
         .with_optional("code", optional_texts(rows().map(|row| row.code.as_deref())))
         .with_optional("parameters_schema", optional_texts(rows().map(|row| row.parameters_schema.as_ref().map(Json::as_str))))
+        .with_optional("own_name", optional_texts(rows().map(|row| row.decided.own_name.as_deref())))
+        .with_optional("own_status", optional_texts(rows().map(|row| row.decided.own_status.map(Status::name))))
+        .with_optional("merged_into", rows().map(|row| row.decided.merged_into).collect::<UInt32Array>())
+        .with("retired", rows().map(|row| Some(row.decided.retired)).collect::<BooleanArray>())
         .with("first_seq", count(|row| row.first_seq.0))
         .with("last_seq", count(|row| row.last_seq.0))
         .with("calls", text_lists(rows().map(|row| row.structure.calls.iter().map(Callee::text))))
@@ -74,9 +79,9 @@ pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows)
     let (first, last) = (count("first_seq")?, count("last_seq")?);
     let structures = StructureColumns::from_rows(rows)?;
     let intents = rows.column::<ListArray>("intents")?;
+    let decisions = DecisionColumns::from_rows(rows)?;
     let mut capabilities = Vec::with_capacity(rows.len());
     for row in 0..rows.len() {
-        let status = Status::ALL.into_iter().find(|status| status.name() == statuses.value(row));
         let remembered = intents.value(row);
         let remembered = remembered.as_string::<i64>();
         capabilities.push(Capability {
@@ -84,7 +89,7 @@ pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows)
             handle: handles.value(row).into(),
             name: names.value(row).to_owned(),
             description: descriptions.value(row).to_owned(),
-            status: status.ok_or_else(|| rows.unreadable("status", format!("holds '{}'", statuses.value(row))))?,
+            status: status(rows, "status", statuses.value(row))?,
             structure: Arc::new(structures.at(row)?),
             members: Vec::new(),
             parents: std::collections::BTreeSet::new(),
@@ -94,6 +99,7 @@ pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows)
             duration_total_ms: durations.value(row),
             code: text_at(codes, row).map(str::to_owned),
             parameters_schema: text_at(schemas, row).map(Json::from_valid),
+            decided: decisions.at(row)?,
             intents: remembered.iter().flatten().map(Arc::from).collect(),
             first_seq: Seq(first.value(row)),
             last_seq: Seq(last.value(row)),
@@ -101,6 +107,45 @@ pub(in super::super) fn read_capabilities(rows: &TableRows, members: &TableRows)
     }
     fill_members(&mut capabilities, members)?;
     Ok(Capabilities::from_rows(capabilities))
+}
+
+fn status(rows: &TableRows, column: &'static str, name: &str) -> Result<Status, Unreadable> {
+    let found = Status::ALL.into_iter().find(|status| status.name() == name);
+    found.ok_or_else(|| rows.unreadable(column, format!("holds '{name}'")))
+}
+
+/// The columns of what people decided.
+struct DecisionColumns<'a> {
+    rows: &'a TableRows,
+    own_names: &'a LargeStringArray,
+    own_statuses: &'a LargeStringArray,
+    merged_into: &'a UInt32Array,
+    retired: &'a BooleanArray,
+}
+
+impl<'a> DecisionColumns<'a> {
+    fn from_rows(rows: &'a TableRows) -> Result<Self, Unreadable> {
+        Ok(Self {
+            rows,
+            own_names: rows.column("own_name")?,
+            own_statuses: rows.column("own_status")?,
+            merged_into: rows.column("merged_into")?,
+            retired: rows.column("retired")?,
+        })
+    }
+
+    fn at(&self, row: usize) -> Result<Decisions, Unreadable> {
+        let merged_into = self.merged_into.is_valid(row).then(|| self.merged_into.value(row));
+        if merged_into.is_some_and(|into| into as usize >= self.rows.len()) {
+            return Err(self.rows.unreadable("merged_into", format!("names no capability in row {row}")));
+        }
+        Ok(Decisions {
+            own_name: text_at(self.own_names, row).map(str::to_owned),
+            own_status: text_at(self.own_statuses, row).map(|name| status(self.rows, "own_status", name)).transpose()?,
+            merged_into,
+            retired: self.retired.value(row),
+        })
+    }
 }
 
 /// The columns that a capability's structure is read from.

@@ -1,5 +1,5 @@
-//! The table `counters` holds the numbers of a state that belong to no other table. `record_ids` holds the id of every folded record,
-//! sorted.
+//! The table `counters` holds the numbers of a state that belong to no other table. `record_ids` holds the ids of the
+//! latest records by generation (`core::seen`), sorted within each.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use super::super::take::file_name;
 use crate::core::event::Kind;
 use crate::core::id::{RecordId, Seq};
 use crate::core::predict::Predictor;
+use crate::core::seen::SeenIds;
 use crate::core::state::{Counters, State};
 
 pub(in super::super) const COUNTERS: &str = "counters";
@@ -83,7 +84,7 @@ pub(super) fn record_ids(state: &State) -> Vec<RecordBatch> {
     vec![Columns::default().with("id_high", half(64)).with("id_low", half(0)).batch()]
 }
 
-pub(in super::super) fn read_record_ids(file: &EncodedTable) -> Result<Vec<RecordId>, Unusable> {
+pub(in super::super) fn read_record_ids(file: &EncodedTable) -> Result<SeenIds, Unusable> {
     let parquet = |source| Unusable::Parquet { file: file_name(RECORD_IDS), source };
     let mut ids: Vec<RecordId> = Vec::with_capacity(file.rows());
     for batch in file.scan(BATCH_IDS).map_err(parquet)? {
@@ -91,8 +92,6 @@ pub(in super::super) fn read_record_ids(file: &EncodedTable) -> Result<Vec<Recor
         let (high, low) = (rows.column::<UInt64Array>("id_high")?.values(), rows.column::<UInt64Array>("id_low")?.values());
         ids.extend(high.iter().zip(low).map(|(&high, &low)| RecordId::from_bits(u128::from(high) << 64 | u128::from(low))));
     }
-    if !ids.is_sorted_by(|a, b| a < b) {
-        return Err(Unreadable { table: RECORD_IDS, column: "id_high", problem: "is not sorted".to_owned() }.into());
-    }
-    Ok(ids)
+    let unsorted = || Unreadable { table: RECORD_IDS, column: "id_high", problem: "is not sorted, or too long".to_owned() };
+    Ok(SeenIds::from_generations(&ids).ok_or_else(unsorted)?)
 }

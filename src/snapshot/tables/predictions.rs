@@ -13,6 +13,7 @@ use super::graph::symbol_name;
 use crate::core::graph::transition::Symbol;
 use crate::core::id::{ExecutionId, RecordId, Seq};
 use crate::core::predict::logit::{Logit, StepLogit};
+use crate::core::predict::quality::Quality;
 use crate::core::predict::score::{Impression, ImpressionScores, ScoredImpression};
 use crate::core::predict::signals::{LIVE_SIGNALS, SIGNALS, Signal, StepKind};
 use crate::core::predict::threshold::{Posterior, Thresholds};
@@ -174,6 +175,7 @@ pub(in super::super) fn read_scores(
     open: &TableRows,
     rows: &TableRows,
     total: u64,
+    quality: Quality,
 ) -> Result<ImpressionScores, Unreadable> {
     let (seqs, ranks) = (rows.column::<UInt64Array>("seq")?, rows.column::<UInt32Array>("rank")?);
     let (p, p_right) = (rows.column::<Float64Array>("p")?, rows.column::<Float64Array>("p_right")?);
@@ -183,7 +185,7 @@ pub(in super::super) fn read_scores(
         rank: ranks.value(row),
         p_right: p_right.value(row),
     };
-    Ok(ImpressionScores::from_rows(read_served(served)?, read_open(open)?, (0..rows.len()).map(scored), total))
+    Ok(ImpressionScores::from_rows(read_served(served)?, read_open(open)?, (0..rows.len()).map(scored), total, quality))
 }
 
 pub(super) fn plan_feedback(state: &State) -> Vec<RecordBatch> {

@@ -3,6 +3,7 @@
 //! A start reads only their ids: [`TraceFiles`] keeps both files encoded and decodes the pages of one trace when it is needed.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::{BooleanBuilder, LargeStringBuilder, UInt32Builder, UInt64Builder};
@@ -44,7 +45,7 @@ pub(super) fn steps(state: &State) -> Vec<RecordBatch> {
 }
 
 /// Builds the rows trace by trace, not column by column, so that each trace, which may be anywhere in memory, is read once.
-fn trace_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBatch {
+fn trace_rows(traces: impl Iterator<Item = TraceCompleted>) -> RecordBatch {
     let mut texts: [LargeStringBuilder; 5] = Default::default();
     let mut flags: [BooleanBuilder; 2] = Default::default();
     let (mut started, mut ended, mut counts) = (Vec::new(), Vec::new(), UInt32Builder::new());
@@ -77,7 +78,7 @@ fn trace_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBat
         .batch()
 }
 
-fn step_rows<'a>(traces: impl Iterator<Item = &'a TraceCompleted>) -> RecordBatch {
+fn step_rows(traces: impl Iterator<Item = TraceCompleted>) -> RecordBatch {
     let mut texts: [LargeStringBuilder; 4] = Default::default();
     let (mut positions, mut durations) = (UInt32Builder::new(), UInt64Builder::new());
     let (mut successes, mut depends_on) = (BooleanBuilder::new(), TextLists::default());
@@ -124,28 +125,32 @@ impl TraceFiles {
         Some((packed.downcast_ref().expect("only snapshots pack traces"), gone))
     }
 
-    fn trace(&self, row: usize) -> Result<TraceCompleted, Unusable> {
+    /// Decodes the traces of neighbouring rows.
+    fn range(&self, rows: Range<usize>) -> Result<Vec<TraceCompleted>, Unusable> {
         let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
-        let trace = TableRows::new(TRACES, self.traces.read_range(row, row + 1).map_err(parquet)?);
-        let (from, to) = (self.first_step[row], self.first_step[row + 1]);
-        let steps = TableRows::new(STEPS, self.steps.read_range(from, to).map_err(parquet)?);
-        Ok(read_trace(&trace, 0, read_steps(&steps, 0, to - from)?)?)
+        let traces = TableRows::new(TRACES, self.traces.read_range(rows.start, rows.end).map_err(parquet)?);
+        let first = self.first_step[rows.start];
+        let steps = TableRows::new(STEPS, self.steps.read_range(first, self.first_step[rows.end]).map_err(parquet)?);
+        let trace = |row: usize| {
+            let steps = read_steps(&steps, self.first_step[row] - first, self.first_step[row + 1] - first)?;
+            Ok(read_trace(&traces, row - rows.start, steps)?)
+        };
+        rows.clone().map(trace).collect()
     }
 
     /// Decodes every trace, oldest first.
     pub(in super::super) fn all(&self) -> Result<Vec<TraceCompleted>, Unusable> {
-        let parquet = |source| Unusable::Parquet { file: format!("{TRACES}.parquet"), source };
-        let traces = TableRows::new(TRACES, self.traces.read(&[]).map_err(parquet)?);
-        let steps = TableRows::new(STEPS, self.steps.read(&[]).map_err(parquet)?);
-        let trace =
-            |row: usize| Ok(read_trace(&traces, row, read_steps(&steps, self.first_step[row], self.first_step[row + 1])?)?);
-        (0..traces.len()).map(trace).collect()
+        self.range(0..self.first_step.len() - 1)
     }
 }
 
 impl PackedTraces for TraceFiles {
     fn unpack(&self, row: usize) -> TraceCompleted {
-        self.trace(row).expect("the files are unchanged: their hashes were checked")
+        self.unpack_rows(row..row + 1).pop().expect("one trace per row")
+    }
+
+    fn unpack_rows(&self, rows: Range<usize>) -> Vec<TraceCompleted> {
+        self.range(rows).expect("the files are unchanged: their hashes were checked")
     }
 }
 
@@ -176,7 +181,7 @@ pub(in super::super) fn all(state: &State) -> Result<Vec<TraceCompleted>, Unusab
         Some((packed, gone)) => packed.all()?.split_off(gone),
         None => Vec::new(),
     };
-    traces.extend(closed.folded().cloned());
+    traces.extend(closed.folded());
     Ok(traces)
 }
 

@@ -37,7 +37,7 @@ const BATCH_BYTES: usize = 64 << 20;
 
 /// Hash of the values that records are read back from, in the form they have in the file, so that a later version of pml computes
 /// the same hash from an old file.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ContentHash(blake3::Hasher);
 
 impl ContentHash {
@@ -277,6 +277,7 @@ impl<'a> Members<'a> {
             }
             Event::ExecutionFinished(event) => members.success = Some(event.success),
             Event::CapabilityDeclared(event) => members.name = Some(&event.name),
+            Event::CapabilityRenamed(event) => members.name = event.name.as_deref(),
             Event::TemplateLoaded(event) => members.name = Some(&event.name),
             Event::TraceCompleted(event) => {
                 members.session = event.session.as_ref().map(SessionId::as_str);
@@ -293,7 +294,13 @@ impl<'a> Members<'a> {
             Event::ModelParameters(event) => members.name = Some(event.version.as_str()),
             Event::ModelPromoted(event) => members.name = Some(event.version.as_str()),
             Event::ModelRolledBack(event) => members.name = event.to.as_ref().map(ModelVersion::as_str),
-            Event::FeedbackGiven(_) | Event::EmbeddingComputed(_) | Event::PredictionServed(_) | Event::LogForked(_) => {}
+            Event::FeedbackGiven(_)
+            | Event::CapabilityMerged(_)
+            | Event::CapabilityApproved(_)
+            | Event::CapabilityRetired(_)
+            | Event::EmbeddingComputed(_)
+            | Event::PredictionServed(_)
+            | Event::LogForked(_) => {}
         }
         members
     }
