@@ -10,7 +10,7 @@ mod onnx;
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::config::{self, EmbedderKind};
 use crate::core::id::ModelId;
@@ -80,7 +80,8 @@ pub fn open(config: &config::Embedding) -> Result<SharedEmbedder, EmbedError> {
 
 /// The embedder that is compiled into the program.
 pub fn builtin() -> SharedEmbedder {
-    Arc::new(StaticTable::builtin())
+    static TABLE: LazyLock<Arc<StaticTable>> = LazyLock::new(|| Arc::new(StaticTable::builtin()));
+    Arc::clone(&*TABLE) as SharedEmbedder
 }
 
 /// Scales a vector to length 1; the zero vector stays zero.

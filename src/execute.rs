@@ -27,14 +27,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::ask::Asker;
 use crate::clock::{Clock, entropy};
 use crate::code::sandbox::ChildCommand;
 use crate::config;
-use crate::core::id::{ExecutionId, SessionId, StepId, ToolId};
+use crate::core::id::{CapabilityId, ExecutionId, SessionId, StepId, ToolId};
 use crate::core::redact;
 use crate::core::shape::Shape;
+use crate::core::state::State;
 use crate::core::workflow::Workflow;
 use crate::core::workflow::progress::Progress;
 use crate::log::SharedLog;
@@ -44,7 +46,7 @@ use crate::views::Views;
 pub use approval::needs_approval;
 use code::NewPrograms;
 pub use code::{Program, ProgramStatus, Within};
-use journal::Journal;
+use journal::{FinishedTask, Journal, Line};
 pub use request::{AbortRequest, Begun, ContinueRequest, ExecuteRequest, FollowedPlan, IncompletePlan, parse};
 use run::{Run, RunHead};
 use shelf::Shelf;
@@ -69,6 +71,8 @@ pub struct RunOptions {
     pub plan: Option<FollowedPlan>,
     /// An earlier run: its finished tasks with the same id, tool and arguments are taken over instead of called (resume, replan).
     pub reuse: Option<ExecutionId>,
+    /// The capability that is run, if it is one as a whole.
+    pub capability: Option<CapabilityId>,
     /// The run whose program starts this one.
     pub within: Option<Within>,
 }
@@ -100,6 +104,8 @@ struct Shared {
     /// Shapes of results inferred since the start, which the newest view may not have yet.
     inferred: Mutex<BTreeMap<ToolId, Shape>>,
     programs: NewPrograms,
+    /// Events that are being appended.
+    appends: Mutex<JoinSet<()>>,
 }
 
 /// The handle to the runs. Cheap to clone.
@@ -116,11 +122,14 @@ impl Runner {
             shelf: Mutex::default(),
             stop: watch::Sender::new(false),
             inferred: Mutex::default(),
-            programs: Mutex::default(),
+            programs: NewPrograms::default(),
+            appends: Mutex::default(),
             parts,
         }));
         for lines in journals {
+            let lost = look_ahead::unfinished(&lines);
             let Some(run) = Run::from_journal(lines) else { continue };
+            runner.0.record_lost(&run, lost);
             match Journal::reopen(&runner.0.parts.directory, &run.head.id) {
                 Ok(journal) => *run.journal.lock() = Some(journal),
                 Err(error) => tracing::warn!(%error, run = %run.head.id, "the journal of a run cannot be opened"),
@@ -165,6 +174,7 @@ impl Runner {
             id: id.parse().expect("a word and a ULID are an execution id"),
             workflow,
             program: None,
+            capability: options.capability,
             intent,
             session: options.session,
             agent: options.agent,
@@ -190,9 +200,7 @@ impl Runner {
     fn shelve(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let parts = &self.0.parts;
         let mut known = self.0.shelf.lock();
-        for gone in known.make_room(&parts.settings, parts.clock.uptime()) {
-            self.0.drop_ahead(&gone, std::mem::take(&mut *gone.ahead.lock()));
-        }
+        known.make_room(&parts.settings, parts.clock.uptime());
         if known.under_way() >= parts.settings.runs_max {
             return Err(RunError::TooManyRuns { max: parts.settings.runs_max });
         }
@@ -264,10 +272,10 @@ impl Runner {
                 if run.state() == RunState::Interrupted || run.head.program.is_some() =>
             {
                 let now = self.0.parts.clock.now();
-                let finished = events::finished(&run, false, Some("aborted".to_owned()), now);
+                let finished = events::finished(&run, None, false, Some("aborted".to_owned()), now);
                 self.0.parts.recorder.record_soon(vec![finished]).await;
             }
-            RunState::ApprovalRequired { .. } => self.0.drop_ahead(&run, std::mem::take(&mut *run.ahead.lock())),
+            RunState::ApprovalRequired { .. } => run.ahead.lock().clear(),
             RunState::Interrupted | RunState::Failed => {}
             RunState::Succeeded | RunState::Aborted => return self.status(&run.head.id),
         }
@@ -281,6 +289,11 @@ impl Runner {
     pub fn result(&self, run: &ExecutionId, task: &StepId) -> Result<Arc<Value>, RunError> {
         let finished = self.find(run)?.finished_task(task);
         finished.map(|finished| finished.result).ok_or_else(|| RunError::NoResult(run.clone(), task.clone()))
+    }
+
+    /// The newest view, by which an answer names capabilities.
+    fn view(&self) -> Arc<State> {
+        self.0.parts.views.current()
     }
 
     /// A piece of the result's text, at most `bytes_max` long, cut between characters.
@@ -303,8 +316,17 @@ impl Runner {
             // A run that is gone has ended.
             drop(self.wait(&run).await);
         }
+        for run in self.0.shelf.lock().newest_first() {
+            // Made while the run waits for approval.
+            run.ahead.lock().clear();
+        }
+        let mut appends = std::mem::take(&mut *self.0.appends.lock());
+        let recorded = async {
+            self.0.parts.recorder.flush().await;
+            while appends.join_next().await.is_some() {}
+        };
         // A log that takes longer is stuck; runs that have not ended record their steps again when they are resumed.
-        if tokio::time::timeout(FLUSH_WAIT, self.0.parts.recorder.flush()).await.is_err() {
+        if tokio::time::timeout(FLUSH_WAIT, recorded).await.is_err() {
             tracing::warn!("the last steps of runs were not recorded");
         }
     }
@@ -317,6 +339,8 @@ fn take_over(run: &Run, earlier: &Run) {
         let known = earlier.head.workflow.tasks().iter().find(|known| known.id == task.id);
         let is_same = known.is_some_and(|known| known.tool == task.tool && known.arguments == task.arguments);
         if let Some(finished) = finished.get(&task.id).filter(|_| is_same) {
+            // The journal of the earlier run will be removed.
+            run.note(&Line::Finished(FinishedTask::new(&task.id, finished)));
             run.keep(at, finished.clone());
         }
     }
@@ -326,4 +350,45 @@ fn take_over(run: &Run, earlier: &Run) {
 fn summary(workflow: &Workflow) -> String {
     let names: Vec<&str> = workflow.tasks().iter().take(8).map(|task| task.tool.as_str()).collect();
     format!("call {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::run::Finished;
+    use super::*;
+    use crate::core::time::Timestamp;
+
+    fn run(id: &str) -> Run {
+        let workflow = Workflow::from_json(&json!({"tasks": [{"id": "a", "tool": "fs:write", "arguments": {}}]}), 10).unwrap();
+        let created = Timestamp::from_micros(1);
+        let head = RunHead {
+            id: id.parse().unwrap(),
+            workflow,
+            program: None,
+            capability: None,
+            intent: "x".to_owned(),
+            session: None,
+            agent: None,
+            parent: None,
+            created,
+        };
+        Run::new(head, RunState::Running, None)
+    }
+
+    #[test]
+    fn a_run_that_goes_on_as_a_new_one_still_knows_after_a_kill_what_it_took_over() {
+        let (home, task) = (TempDir::new().unwrap(), "a".parse().unwrap());
+        let (earlier, later) = (run("run-1"), run("run-2"));
+        let (started, ended) = (Timestamp::from_micros(2), Timestamp::from_micros(3));
+        earlier.keep(0, Finished { result: Arc::new(json!("done")), started, ended, duration_ms: 1, attempts: 1 });
+        let journal = Journal::create(home.path(), &later.head.id, &later.first_line()).unwrap();
+        *later.journal.lock() = Some(journal);
+        take_over(&later, &earlier);
+        let lines = journal::read_all(home.path(), Timestamp::from_micros(0)).pop().unwrap();
+        let reread = Run::from_journal(lines).unwrap();
+        assert_eq!(reread.finished_task(&task).map(|finished| finished.result), Some(Arc::new(json!("done"))));
+    }
 }

@@ -13,6 +13,8 @@ mod child;
 mod connection;
 mod direct;
 mod expand;
+#[cfg(feature = "testing")]
+pub mod fuzzing;
 mod hub;
 mod keeper;
 mod outcome;
@@ -174,6 +176,14 @@ pub struct Reloaded {
     pub changed: Vec<String>,
 }
 
+/// Answers the calls of tools in a simulation.
+#[cfg(feature = "testing")]
+pub(crate) type SimulatedTools = Box<
+    dyn Fn(ToolId, Map<String, Value>) -> futures_util::future::BoxFuture<'static, Result<CallToolResult, CallError>>
+        + Send
+        + Sync,
+>;
+
 /// The handle to the servers. Cheap to clone.
 #[derive(Clone)]
 pub struct Upstreams(Arc<Hub>);
@@ -181,6 +191,14 @@ pub struct Upstreams(Arc<Hub>);
 impl Upstreams {
     pub(crate) fn new(parts: HubParts) -> std::io::Result<Self> {
         Hub::new(parts).map(|hub| Self(Arc::new(hub)))
+    }
+
+    /// Servers whose tools are simulated, on the runtime of the caller.
+    #[cfg(feature = "testing")]
+    pub(crate) fn simulated(parts: HubParts, tools: SimulatedTools) -> Self {
+        let hub = Hub::on(parts, tokio::runtime::Handle::current(), None);
+        assert!(hub.simulated.set(tools).is_ok(), "the hub is new");
+        Self(Arc::new(hub))
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {
@@ -200,7 +218,7 @@ impl Upstreams {
         let server = self.server(tool).ok_or_else(|| CallError::UnknownTool(tool.clone()))?;
         let clock = &self.0.parts.clock;
         let began = clock.uptime();
-        let answer = server.call(tool, arguments, limit).await;
+        let answer = self.answer(&server, tool, arguments, limit).await;
         let duration = clock.uptime().since(began);
         let outcome = match &answer {
             Ok(result) if result.is_error == Some(true) => "error",
@@ -210,6 +228,20 @@ impl Upstreams {
         let by = ByTool { server: tool.server().to_owned(), tool: tool.name().to_owned() };
         self.0.parts.metrics.upstream.count(&by, outcome, duration);
         answer.map(|result| CallOutcome { result, duration })
+    }
+
+    async fn answer(
+        &self,
+        server: &Server,
+        tool: &ToolId,
+        arguments: Map<String, Value>,
+        limit: Option<Duration>,
+    ) -> Result<CallToolResult, CallError> {
+        #[cfg(feature = "testing")]
+        if let Some(tools) = self.0.simulated.get() {
+            return tools(tool.clone(), arguments).await;
+        }
+        server.call(tool, arguments, limit).await
     }
 
     /// Whether this process runs the servers; the error is the process that does, if it is known.

@@ -29,28 +29,31 @@ pub(super) struct Failure {
     pub(super) problem: String,
 }
 
-/// A task that has ended.
+/// What came of a call.
+#[derive(Clone)]
 pub(super) struct Called {
-    /// The position of the task.
-    pub(super) at: usize,
     pub(super) started: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) duration_ms: u64,
     pub(super) attempts: u32,
-    /// Whether it was called before its turn.
-    pub(super) speculated: bool,
     pub(super) outcome: Result<Arc<Value>, Failure>,
 }
 
 impl Called {
-    /// A task that failed without a call.
-    pub(super) fn failed(at: usize, now: Timestamp, attempts: u32, failure: Failure) -> Self {
-        Self { at, started: now, ended: now, duration_ms: 0, attempts, speculated: false, outcome: Err(failure) }
+    /// A call that failed without being made, or that was cancelled.
+    pub(super) fn failed(now: Timestamp, attempts: u32, failure: Failure) -> Self {
+        Self { started: now, ended: now, duration_ms: 0, attempts, outcome: Err(failure) }
     }
 
-    /// The task with its result, if it succeeded.
+    /// The call with its result, if it succeeded.
     pub(super) fn finished(&self) -> Option<Finished> {
-        Finished::of(&self.outcome, (self.started, self.ended), self.duration_ms, self.attempts)
+        self.outcome.as_ref().ok().map(|result| self.finished_with(result))
+    }
+
+    /// The call with a result that it had.
+    pub(super) fn finished_with(&self, result: &Arc<Value>) -> Finished {
+        let Self { started, ended, duration_ms, attempts, .. } = *self;
+        Finished { result: Arc::clone(result), started, ended, duration_ms, attempts }
     }
 }
 
@@ -60,7 +63,7 @@ pub(super) fn arguments(task: &Task, results: &BTreeMap<StepId, Finished>) -> Re
 }
 
 /// Calls a tool until it succeeds or its attempts are used up.
-pub(super) async fn call(at: usize, task: Task, arguments: Map<String, Value>, upstreams: Upstreams, clock: Clock) -> Called {
+pub(super) async fn call(task: Task, arguments: Map<String, Value>, upstreams: Upstreams, clock: Clock) -> Called {
     let (started, began) = (clock.now(), clock.uptime());
     let limit = task.timeout_ms.map(Duration::from_millis);
     let mut attempts = 0;
@@ -78,7 +81,7 @@ pub(super) async fn call(at: usize, task: Task, arguments: Map<String, Value>, u
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(attempts - 1)).await;
     };
     let duration_ms = clock.uptime().millis_since(began);
-    Called { at, started, ended: clock.now(), duration_ms, attempts, speculated: false, outcome }
+    Called { started, ended: clock.now(), duration_ms, attempts, outcome }
 }
 
 /// Whether a call may be repeated although it may have had its effect.

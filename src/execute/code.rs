@@ -50,6 +50,7 @@ pub(super) fn start(runner: &Runner, program: Program, options: RunOptions) -> R
         id: id.parse().expect("a word and a ULID are an execution id"),
         workflow: Workflow::default(),
         program: Some(ProgramRun::new(program, options.approved, depth)),
+        capability: options.capability,
         intent,
         session: options.session,
         agent: options.agent,

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 
 use super::call::{self, Called, Failure};
-use super::events::{self, StepOutcome};
+use super::events;
 use super::journal::{FinishedTask, Line};
-use super::look_ahead::Ahead;
-use super::run::{Finished, Run};
+use super::look_ahead::{Ahead, EarlyCall};
+use super::run::Run;
 use super::{RunState, Shared, TaskState};
 use crate::core::event::{Event, Json, NewRecord, ToolOutputInferred};
 use crate::core::id::ToolId;
@@ -20,9 +20,6 @@ use crate::core::tool::Tool;
 use crate::core::workflow::progress::{Phase, Progress};
 use crate::log::append_patiently;
 use crate::recorder;
-
-/// Bytes of a shape in the summary of a result.
-const SUMMARY_BYTES_MAX: usize = 500;
 
 /// How a run left its loop.
 enum End {
@@ -40,7 +37,8 @@ pub(super) async fn drive(shared: Arc<Shared>, run: Arc<Run>) {
     driver.take_over_finished(&mut progress).await;
     let mut ahead = std::mem::take(&mut *driver.run.ahead.lock());
     let end = driver.run_tasks(&mut progress, &mut ahead).await;
-    driver.shared.drop_ahead(&driver.run, ahead);
+    // Calls whose turn did not come are recorded before the run ends.
+    drop(ahead);
     match end {
         End::Interrupted => driver.run.set_state(RunState::Interrupted),
         End::Completed => driver.end(&progress, false).await,
@@ -54,7 +52,16 @@ pub(super) struct Driver {
     pub(super) run: Arc<Run>,
 }
 
-type Calls = FuturesUnordered<BoxFuture<'static, Called>>;
+/// A task whose call has ended.
+struct EndedTask {
+    /// The position of the task.
+    at: usize,
+    /// Whether it was called before its turn.
+    speculated: bool,
+    called: Called,
+}
+
+type Calls = FuturesUnordered<BoxFuture<'static, EndedTask>>;
 
 impl Driver {
     pub(super) async fn begin(&self) {
@@ -70,7 +77,7 @@ impl Driver {
             progress.succeed(at);
             let arguments = Value::Object(task.arguments.clone()).to_string();
             let started = events::step_started(&self.run, task, arguments, finished.started);
-            let facts = vec![started, events::step_finished(&self.run, task, success(&finished))];
+            let facts = vec![started, events::step_finished(&self.run, task, &finished.into())];
             self.shared.parts.recorder.record_soon(facts).await;
         }
     }
@@ -88,12 +95,13 @@ impl Driver {
             if calls.is_empty() && progress.has_ended() {
                 return End::Completed;
             }
-            let called = tokio::select! {
+            let ended = tokio::select! {
+                biased;
                 _ = cancel.wait_for(|cancel| *cancel) => break,
                 _ = stop.wait_for(|stop| *stop) => return End::Interrupted,
-                Some(called) = calls.next() => called,
+                Some(ended) = calls.next() => ended,
             };
-            self.finish(called, progress).await;
+            self.finish(ended, progress).await;
         }
         // What is dropped here is cancelled.
         drop(calls);
@@ -107,14 +115,15 @@ impl Driver {
         for at in 0..self.run.head.workflow.tasks().len() {
             if progress.phase(at) == Phase::Running {
                 let failure = call::failure("aborted", "the run was aborted during the call".to_owned());
-                self.finish(Called::failed(at, now, 1, failure), progress).await;
+                let called = Called::failed(now, 1, failure);
+                self.finish(EndedTask { at, speculated: false, called }, progress).await;
             }
         }
         progress.end();
     }
 
     /// The call of a task, to be made; `None` if it failed because its arguments have no value.
-    async fn start(&self, at: usize, progress: &mut Progress, ahead: &mut Ahead) -> Option<BoxFuture<'static, Called>> {
+    async fn start(&self, at: usize, progress: &mut Progress, ahead: &mut Ahead) -> Option<BoxFuture<'static, EndedTask>> {
         let (task, parts) = (&self.run.head.workflow.tasks()[at], &self.shared.parts);
         progress.start(at);
         let now = parts.clock.now();
@@ -123,58 +132,48 @@ impl Driver {
                 self.run.set_task(at, |status| status.state = TaskState::Running);
                 let text = Value::Object(arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
-                let call = call::call(at, task.clone(), arguments, parts.upstreams.clone(), parts.clock.clone());
-                let Some(early) = ahead.remove(&at) else { return Some(Box::pin(call)) };
-                let (shared, run) = (Arc::clone(&self.shared), Arc::clone(&self.run));
+                let call = call::call(task.clone(), arguments, parts.upstreams.clone(), parts.clock.clone());
+                let early = ahead.remove(&at);
                 Some(Box::pin(async move {
-                    match shared.taken(&run, at, early).await {
-                        Some(called) => called,
-                        None => call.await,
-                    }
+                    let early = OptionFuture::from(early.map(EarlyCall::taken)).await.flatten();
+                    let speculated = early.is_some();
+                    let called = if let Some(called) = early { called } else { call.await };
+                    EndedTask { at, speculated, called }
                 }))
             }
             Err(failure) => {
                 let text = Value::Object(task.arguments.clone()).to_string();
                 parts.recorder.record_soon(vec![events::step_started(&self.run, task, text, now)]).await;
-                self.finish(Called::failed(at, now, 0, failure), progress).await;
+                let called = Called::failed(now, 0, failure);
+                self.finish(EndedTask { at, speculated: false, called }, progress).await;
                 None
             }
         }
     }
 
     /// Keeps what came of a task, and records it.
-    async fn finish(&self, called: Called, progress: &mut Progress) {
-        let task = &self.run.head.workflow.tasks()[called.at];
-        let outcome = match (&called.outcome, called.finished()) {
-            (Ok(result), Some(finished)) => {
-                progress.succeed(called.at);
-                self.run.note(&Line::Finished(FinishedTask {
-                    task: task.id.to_string(),
-                    started_us: finished.started.micros(),
-                    ended_us: finished.ended.micros(),
-                    duration_ms: finished.duration_ms,
-                    attempts: finished.attempts,
-                    result: Value::clone(result),
-                }));
-                self.run.keep(called.at, finished.clone());
-                self.run.set_task(called.at, |status| status.speculated = called.speculated);
+    async fn finish(&self, EndedTask { at, speculated, called }: EndedTask, progress: &mut Progress) {
+        let task = &self.run.head.workflow.tasks()[at];
+        match &called.outcome {
+            Ok(result) => {
+                progress.succeed(at);
+                let finished = called.finished_with(result);
+                self.run.note(&Line::Finished(FinishedTask::new(&task.id, &finished)));
+                self.run.keep(at, finished);
+                self.run.set_task(at, |status| status.speculated = speculated);
                 self.infer_output(&task.tool, result);
-                success(&finished)
             }
-            (outcome, _) => {
-                progress.fail(called.at, &self.run.head.workflow);
-                let failure = outcome.as_ref().err().cloned().unwrap_or_else(|| call::failure("lost", String::new()));
-                self.show_failure(&called, &failure, progress);
-                let (ended, duration_ms) = (called.ended, called.duration_ms);
-                StepOutcome { ended, duration_ms, error_kind: Some(failure.kind), summary: failure.problem }
+            Err(failure) => {
+                progress.fail(at, &self.run.head.workflow);
+                self.show_failure(at, &called, failure, progress);
             }
-        };
-        self.shared.parts.recorder.record_soon(vec![events::step_finished(&self.run, task, outcome)]).await;
+        }
+        self.shared.parts.recorder.record_soon(vec![events::step_finished(&self.run, task, &called)]).await;
     }
 
-    fn show_failure(&self, called: &Called, failure: &Failure, progress: &Progress) {
+    fn show_failure(&self, at: usize, called: &Called, failure: &Failure, progress: &Progress) {
         let Failure { kind, problem } = failure.clone();
-        self.run.set_task(called.at, |status| {
+        self.run.set_task(at, |status| {
             status.state = TaskState::Failed { kind, problem };
             status.attempts = called.attempts;
             status.duration_ms = Some(called.duration_ms);
@@ -212,8 +211,10 @@ impl Driver {
         let success = progress.is_success() && !aborted;
         self.show_skipped(progress);
         let error = if aborted { Some("aborted".to_owned()) } else { self.first_failure() };
+        // An aborted run says nothing about its capability.
+        let ran = self.run.head.capability.filter(|_| !aborted);
         let now = self.shared.parts.clock.now();
-        self.shared.parts.recorder.record_soon(vec![events::finished(&self.run, success, error, now)]).await;
+        self.shared.parts.recorder.record_soon(vec![events::finished(&self.run, ran, success, error, now)]).await;
         if success || aborted {
             self.run.forget();
         } else {
@@ -235,24 +236,19 @@ impl Driver {
     }
 }
 
-/// The outcome of a task that succeeded. The summary has the shape and the size of the result, and no value.
-pub(super) fn success(finished: &Finished) -> StepOutcome {
-    let mut shape = Shape::from_value(&finished.result).to_schema().to_string();
-    crate::core::redact::cut(&mut shape, SUMMARY_BYTES_MAX);
-    let summary = format!("{shape} {} bytes", super::run::json_len(&finished.result));
-    StepOutcome { ended: finished.ended, duration_ms: finished.duration_ms, error_kind: None, summary }
-}
-
 impl Shared {
-    /// Appends a fact that agents cannot publish. Not waited for: the next step does not depend on it.
+    /// Appends a fact that agents cannot publish. Only a stop waits for it: the next step does not depend on it.
     pub(super) fn append_soon(&self, fact: NewRecord) {
         let log = Arc::clone(&self.parts.log);
-        self.parts.upstreams.hub().handle().spawn(async move {
+        let append = async move {
             let kind = fact.event.kind();
             if let Err(error) = append_patiently(&log, vec![Arc::new(fact)]).await {
                 tracing::warn!(%error, %kind, "an event of a run was not recorded");
             }
-        });
+        };
+        let mut appends = self.appends.lock();
+        while appends.try_join_next().is_some() {}
+        appends.spawn_on(append, self.parts.upstreams.hub().handle());
     }
 
     /// What is known about a tool's results: what this process has inferred since it started, else what the state says.

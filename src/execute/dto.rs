@@ -7,7 +7,9 @@ use serde_json::Value;
 use super::code::RESULT;
 use super::request::plan_json;
 use super::{RunState, RunStatus, Runner, TaskState, TaskStatus};
-use crate::core::id::StepId;
+use crate::ask::handles::{Handles, Mentions};
+use crate::core::id::{Callee, StepId};
+use crate::core::name::handle;
 use crate::core::redact;
 
 /// A run with the results of its tasks, as far as they are small.
@@ -28,6 +30,9 @@ pub struct RunDto {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     approve: Vec<String>,
     tasks: Vec<TaskDto>,
+    /// The handles of the capabilities among the tools.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
     #[serde(flatten)]
     program: Option<ProgramDto>,
 }
@@ -45,9 +50,11 @@ struct ProgramDto {
     console: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorDto>,
-    /// The capability that it is.
+    /// The capability that it is, and its readable name, as soon as it is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     capability: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -94,6 +101,8 @@ fn is_false(flag: &bool) -> bool {
 impl RunDto {
     /// The document of a run, with results of at most `result_bytes_max` each.
     pub fn new(status: &RunStatus, runner: &Runner, result_bytes_max: usize) -> Self {
+        let view = runner.view();
+        let mentions = Mentions::new(&view);
         let (token, approve) = match &status.state {
             RunState::ApprovalRequired { token, tasks } => {
                 (Some(token.clone()), tasks.iter().map(ToString::to_string).collect())
@@ -115,6 +124,7 @@ impl RunDto {
                 console,
                 error: program.error.clone().map(|(kind, message)| ErrorDto { kind, message }),
                 capability: program.capability.map(|id| id.to_string()),
+                handle: program.capability.and_then(|id| handle(&view, view.find(&Callee::Capability(id))?)).map(str::to_owned),
             }
         });
         Self {
@@ -124,21 +134,22 @@ impl RunDto {
             plan: status.plan.as_ref().map(plan_json),
             token,
             approve,
-            tasks: status.tasks.iter().map(|task| TaskDto::new(task, result(task))).collect(),
+            tasks: status.tasks.iter().map(|task| TaskDto::new(task, result(task), &mentions)).collect(),
             program,
+            handles: mentions.handles(),
         }
     }
 }
 
 impl TaskDto {
-    fn new(task: &TaskStatus, result: Option<Value>) -> Self {
+    fn new(task: &TaskStatus, result: Option<Value>, mentions: &Mentions<'_>) -> Self {
         let error = match &task.state {
             TaskState::Failed { kind, problem } => Some(ErrorDto { kind: kind.clone(), message: problem.clone() }),
             _ => None,
         };
         Self {
             id: task.task.to_string(),
-            tool: task.tool.to_string(),
+            tool: mentions.callee(&task.tool),
             depends_on: task.depends_on.iter().map(ToString::to_string).collect(),
             status: task.state.name(),
             speculated: task.speculated,

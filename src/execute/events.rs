@@ -1,25 +1,23 @@
 //! The events of a run. Their ids follow from the run and the task, so recording one again is a duplicate.
 
-use super::run::Run;
+use serde_json::Value;
+
+use super::call::{Called, Failure};
+use super::run::{Run, json_len};
 use crate::core::event::{
     CapabilityDeclared, Event, ExecutionFinished, ExecutionStarted, Json, NewRecord, StepFinished, StepSpeculated, StepStarted,
 };
-use crate::core::id::{Callee, RecordId};
+use crate::core::id::{Callee, CapabilityId, RecordId};
+use crate::core::redact;
+use crate::core::shape::Shape;
 use crate::core::time::Timestamp;
 use crate::core::workflow::Task;
 use crate::recorder;
 
 /// Largest arguments that are recorded, in bytes of JSON.
 const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
-
-/// How a call of a task ended.
-pub(super) struct StepOutcome {
-    pub(super) ended: Timestamp,
-    pub(super) duration_ms: u64,
-    /// A stable word, if it failed.
-    pub(super) error_kind: Option<String>,
-    pub(super) summary: String,
-}
+/// Bytes of a shape in the summary of a result.
+const SUMMARY_BYTES_MAX: usize = 500;
 
 pub(super) fn started(run: &Run) -> NewRecord {
     let event = Event::ExecutionStarted(ExecutionStarted {
@@ -42,19 +40,30 @@ pub(super) fn step_started(run: &Run, task: &Task, arguments: String, at: Timest
     fact(run, at, &["step.started", task.id.as_str()], event)
 }
 
-pub(super) fn step_finished(run: &Run, task: &Task, outcome: StepOutcome) -> NewRecord {
+pub(super) fn step_finished(run: &Run, task: &Task, called: &Called) -> NewRecord {
+    let (error_kind, summary) = match &called.outcome {
+        Ok(result) => (None, summary(result)),
+        Err(Failure { kind, problem }) => (Some(kind.clone()), problem.clone()),
+    };
     let event = Event::StepFinished(StepFinished {
         execution: run.head.id.clone(),
         step: task.id.clone(),
         tool: Callee::Tool(task.tool.clone()),
         depends_on: task.depends_on.clone(),
-        success: outcome.error_kind.is_none(),
-        duration_ms: Some(outcome.duration_ms),
-        error_kind: outcome.error_kind,
+        success: error_kind.is_none(),
+        duration_ms: Some(called.duration_ms),
+        error_kind,
         arguments: None,
-        result_summary: Some(outcome.summary),
+        result_summary: Some(summary),
     });
-    fact(run, outcome.ended, &["step.finished", task.id.as_str()], event)
+    fact(run, called.ended, &["step.finished", task.id.as_str()], event)
+}
+
+/// The shape and the size of a result, and no value.
+fn summary(result: &Value) -> String {
+    let mut shape = Shape::from_value(result).to_schema().to_string();
+    redact::cut(&mut shape, SUMMARY_BYTES_MAX);
+    format!("{shape} {} bytes", json_len(result))
 }
 
 /// A capability that the run's program is.
@@ -62,21 +71,17 @@ pub(super) fn declared(run: &Run, event: CapabilityDeclared, at: Timestamp) -> N
     fact(run, at, &["capability.declared"], Event::CapabilityDeclared(event))
 }
 
-/// A call that was made before its step came, and whether the step took its result.
-pub(super) fn speculated(run: &Run, task: &Task, (success, duration_ms, used): (bool, u64, bool), at: Timestamp) -> NewRecord {
-    let event = Event::StepSpeculated(StepSpeculated {
-        execution: run.head.id.clone(),
-        step: task.id.clone(),
-        tool: task.tool.clone(),
-        success,
-        duration_ms,
-        used,
-    });
-    fact(run, at, &["step.speculated", task.id.as_str()], event)
+/// A call that was made before its step came, in a run that was created at that time. A run that goes on may call the same task again.
+pub(super) fn speculated(event: StepSpeculated, created: Timestamp, began: Timestamp, at: Timestamp) -> NewRecord {
+    let began = began.micros().to_string();
+    let id = RecordId::derived(created, &[event.execution.as_str(), "step.speculated", event.step.as_str(), &began]);
+    recorder::fact(id, at, Event::StepSpeculated(event))
 }
 
-pub(super) fn finished(run: &Run, success: bool, error: Option<String>, at: Timestamp) -> NewRecord {
-    let event = Event::ExecutionFinished(ExecutionFinished { execution: run.head.id.clone(), success, error, code: None });
+/// The end of a run; `ran` is the capability for which it counts.
+pub(super) fn finished(run: &Run, ran: Option<CapabilityId>, success: bool, error: Option<String>, at: Timestamp) -> NewRecord {
+    let code = ran.map(|id| Callee::Capability(id).to_string());
+    let event = Event::ExecutionFinished(ExecutionFinished { execution: run.head.id.clone(), success, error, code });
     fact(run, at, &["execution.finished"], event)
 }
 

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::code::{CalledLine, ProgramLine};
-use crate::core::id::ExecutionId;
+use super::run::Finished;
+use crate::core::id::{ExecutionId, StepId};
 use crate::core::time::Timestamp;
 use crate::private;
 
@@ -35,6 +36,8 @@ pub(super) enum Line {
         workflow: Value,
         #[serde(default)]
         program: Option<ProgramLine>,
+        #[serde(default)]
+        capability: Option<String>,
         created_us: i64,
         /// The token of the approval that the run waits for.
         token: Option<String>,
@@ -47,6 +50,8 @@ pub(super) enum Line {
     Waits { token: String, tasks: Vec<String>, tools: Vec<String> },
     /// A call of a program ended.
     Called(CalledLine),
+    /// A task is called before its turn.
+    Ahead { task: String, began_us: i64 },
     /// A task succeeded.
     Finished(FinishedTask),
     /// The run ended with a failure.
@@ -62,6 +67,19 @@ pub(super) struct FinishedTask {
     pub(super) duration_ms: u64,
     pub(super) attempts: u32,
     pub(super) result: Value,
+}
+
+impl FinishedTask {
+    pub(super) fn new(task: &StepId, finished: &Finished) -> Self {
+        Self {
+            task: task.to_string(),
+            started_us: finished.started.micros(),
+            ended_us: finished.ended.micros(),
+            duration_ms: finished.duration_ms,
+            attempts: finished.attempts,
+            result: Value::clone(&finished.result),
+        }
+    }
 }
 
 /// An open journal.
@@ -150,8 +168,9 @@ mod tests {
 
     fn first(created_us: i64) -> Line {
         let (run, intent, workflow) = ("run-1".to_owned(), "x".to_owned(), json!({}));
-        let (program, token, approve) = (None, None, Vec::new());
-        Line::Run { run, intent, session: None, agent: None, parent: None, workflow, program, created_us, token, approve }
+        let (session, agent, parent, program, capability, token) = (None, None, None, None, None, None);
+        let approve = Vec::new();
+        Line::Run { run, intent, session, agent, parent, workflow, program, capability, created_us, token, approve }
     }
 
     fn finished(task: &str) -> Line {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::work::words;
 use super::{Program, RunError, RunOptions, RunStatus, Runner, Work};
 use crate::ask::AskError;
-use crate::core::id::ExecutionId;
-use crate::core::suggest::{SURE_MIN, SuggestedPlan};
+use crate::core::id::{Callee, CapabilityId, ExecutionId};
+use crate::core::suggest::{SURE_MIN, SuggestedPlan, SuggestedTask};
 use crate::core::workflow::expand::{Draft, MissingArguments};
 use crate::core::workflow::{Workflow, capability};
 
@@ -111,6 +112,7 @@ impl Runner {
             approved: request.approved,
             reuse: parsed("reuse", request.reuse.as_deref())?,
             plan: None,
+            capability: None,
             within: None,
         };
         let (parts, tasks_max) = (&self.0.parts, self.0.parts.tasks_max);
@@ -118,16 +120,19 @@ impl Runner {
             (Some(workflow), None, None, _) => Workflow::from_json(workflow, tasks_max)?.into(),
             (None, Some(code), None, _) => Program::read(code, request.arguments)?.into(),
             (None, None, Some(name), intent) => {
-                let (work, words) = Work::capability(&parts.views.current(), name, &request.arguments, tasks_max)?;
-                options.intent = intent.or(Some(words));
-                work
+                let view = parts.views.current();
+                let found = capability::find(&view, name)?;
+                options.intent = intent.or_else(|| Some(words(found)));
+                options.capability = Some(found.id);
+                Work::found(&view, found, &request.arguments, tasks_max)?
             }
             (None, None, None, Some(intent)) => {
-                let (plan, draft) = self.planned(&intent, request.arguments).await?;
+                let (plan, capability, draft) = self.planned(&intent, request.arguments).await?;
                 if !draft.missing.is_empty() {
                     return Ok(Begun::Incomplete(Box::new(IncompletePlan { intent, plan, draft })));
                 }
                 options.plan = Some(plan);
+                options.capability = capability;
                 Workflow::new(draft.tasks)?.into()
             }
             _ => {
@@ -138,8 +143,12 @@ impl Runner {
         self.start(work, options).map(Begun::Run)
     }
 
-    /// The suggested plan for an intent, with its tasks.
-    async fn planned(&self, intent: &str, arguments: Map<String, Value>) -> Result<(FollowedPlan, Draft), RunError> {
+    /// The suggested plan for an intent, the capability that it is, if it is just one, and its tasks.
+    async fn planned(
+        &self,
+        intent: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<(FollowedPlan, Option<CapabilityId>, Draft), RunError> {
         let (asker, wanted) = (self.0.parts.asker.clone(), intent.to_owned());
         // It computes for some milliseconds.
         let suggested = tokio::task::spawn_blocking(move || asker.plan(wanted)).await.map_err(|_| RunError::Stopping)?;
@@ -152,7 +161,11 @@ impl Runner {
         })?;
         let plan = plan.filter(|plan| !plan.tasks.is_empty()).ok_or(RunError::NoPlan)?;
         let draft = capability::planned(&self.0.parts.views.current(), &plan, &arguments, self.0.parts.tasks_max);
-        Ok((FollowedPlan::of(&plan), draft.map_err(capability::CapabilityError::from)?))
+        let only = match plan.tasks.as_slice() {
+            [SuggestedTask { callee: Callee::Capability(id), .. }] => Some(*id),
+            _ => None,
+        };
+        Ok((FollowedPlan::of(&plan), only, draft.map_err(capability::CapabilityError::from)?))
     }
 
     /// Approves or resumes a run.

@@ -46,6 +46,7 @@ impl Runner {
                     approved: run.head.program.is_none(),
                     plan: None,
                     reuse: Some(run.head.id.clone()),
+                    capability: run.head.capability,
                     within: None,
                 };
                 let id = self.start(run.work(), options)?;

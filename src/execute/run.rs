@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::call::Failure;
+use super::call::Called;
 use super::code::{ProgramRun, ProgramStatus};
 use super::journal::{FinishedTask, Journal, Line};
 use super::look_ahead::Ahead;
 use super::request::FollowedPlan;
 use super::{RunState, RunStatus, TaskState, TaskStatus};
 use crate::clock::Uptime;
-use crate::core::id::{Callee, ExecutionId, SessionId, StepId};
+use crate::core::id::{Callee, CapabilityId, ExecutionId, SessionId, StepId};
 use crate::core::time::Timestamp;
 use crate::core::workflow::{Task, Workflow};
 
@@ -25,6 +25,8 @@ pub(super) struct RunHead {
     /// The tasks; none if it runs a program.
     pub(super) workflow: Workflow,
     pub(super) program: Option<ProgramRun>,
+    /// The capability that is run, if it is one as a whole.
+    pub(super) capability: Option<CapabilityId>,
     pub(super) intent: String,
     pub(super) session: Option<SessionId>,
     pub(super) agent: Option<String>,
@@ -58,16 +60,10 @@ pub(super) struct Finished {
     pub(super) attempts: u32,
 }
 
-impl Finished {
-    /// The result of a call with its times; `None` if it failed.
-    pub(super) fn of(
-        outcome: &Result<Arc<Value>, Failure>,
-        (started, ended): (Timestamp, Timestamp),
-        duration_ms: u64,
-        attempts: u32,
-    ) -> Option<Self> {
-        let result = Arc::clone(outcome.as_ref().ok()?);
-        Some(Self { result, started, ended, duration_ms, attempts })
+impl From<Finished> for Called {
+    fn from(finished: Finished) -> Self {
+        let Finished { result, started, ended, duration_ms, attempts } = finished;
+        Self { started, ended, duration_ms, attempts, outcome: Ok(result) }
     }
 }
 
@@ -116,6 +112,7 @@ impl Run {
             parent: head.parent.as_ref().map(ToString::to_string),
             workflow: head.workflow.to_json(),
             program: head.program.as_ref().map(ProgramRun::to_line),
+            capability: head.capability.map(|id| id.to_string()),
             created_us: head.created.micros(),
             token,
             approve,
@@ -125,7 +122,8 @@ impl Run {
     /// The run that a journal describes; `None` if it cannot be understood.
     pub(super) fn from_journal(lines: Vec<Line>) -> Option<Self> {
         let mut lines = lines.into_iter();
-        let Line::Run { run, intent, session, agent, parent, workflow, program, created_us, token, approve } = lines.next()?
+        let Line::Run { run, intent, session, agent, parent, workflow, program, capability, created_us, token, approve } =
+            lines.next()?
         else {
             return None;
         };
@@ -144,6 +142,7 @@ impl Run {
             id: run.parse().ok()?,
             workflow,
             program,
+            capability: capability.and_then(|id| id.parse().ok()),
             intent,
             session: session.and_then(|session| session.parse().ok()),
             agent,
@@ -160,6 +159,7 @@ impl Run {
                 }
                 Line::Waits { token, tasks, tools } => parsed.restore_wait(token, &tasks, &tools),
                 Line::Called(call) => parsed.restore_call(call)?,
+                Line::Ahead { .. } => {}
                 Line::Failed => parsed.set_state(RunState::Failed),
                 Line::Finished(task) => parsed.restore(task),
             }

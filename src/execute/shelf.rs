@@ -64,8 +64,8 @@ impl Shelf {
         self.runs.values().find(waits).cloned()
     }
 
-    /// Removes ended runs that are too old, and the oldest while their results are too large. Returns them.
-    pub(super) fn make_room(&mut self, settings: &config::Execute, now: Uptime) -> Vec<Arc<Run>> {
+    /// Removes ended runs that are too old, and the oldest while their results are too large.
+    pub(super) fn make_room(&mut self, settings: &config::Execute, now: Uptime) {
         let keep_ms = settings.results_keep_s.saturating_mul(1_000);
         let mut ended: Vec<(u64, usize, bool)> = Vec::new();
         for (number, run) in &self.runs {
@@ -75,7 +75,6 @@ impl Shelf {
             }
         }
         let (mut bytes, mut count) = (ended.iter().map(|(_, bytes, _)| bytes).sum::<usize>(), ended.len());
-        let mut removed = Vec::new();
         for (number, run_bytes, old) in ended {
             if !old && bytes <= settings.results_bytes_max && count <= ENDED_MAX {
                 continue;
@@ -85,9 +84,7 @@ impl Shelf {
             if let Some(run) = self.runs.remove(&number) {
                 self.numbers.remove(&run.head.id);
                 run.forget();
-                removed.push(run);
             }
         }
-        removed
     }
 }

@@ -29,17 +29,6 @@ impl From<Program> for Work {
 }
 
 impl Work {
-    /// What runs the capability with this name or id, and what it is for in words.
-    pub fn capability(
-        state: &State,
-        name: &str,
-        arguments: &Map<String, Value>,
-        tasks_max: usize,
-    ) -> Result<(Self, String), RunError> {
-        let found = capability::find(state, name)?;
-        Ok((Self::found(state, found, arguments, tasks_max)?, words(found)))
-    }
-
     /// The program of a capability, or else the workflow of its structure.
     pub(super) fn found(
         state: &State,

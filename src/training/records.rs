@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::core::event::{Event, ModelVersion, NewRecord, Record};
 use crate::core::id::RecordId;
+use crate::core::invariant::promoted_models_are_complete;
 use crate::core::time::Timestamp;
 use crate::core::train::TrainedPart;
 
@@ -16,7 +17,9 @@ pub(crate) fn training_records(parts: &[TrainedPart], through: &Record, now: Tim
         let id = event_id(&event, through);
         Arc::new(NewRecord { id, time: now, source: SOURCE.into(), causation: Some(through.fact.id), envelope: None, event })
     };
-    parts.iter().flat_map(TrainedPart::events).map(record).collect()
+    let records: Vec<_> = parts.iter().flat_map(TrainedPart::events).map(record).collect();
+    debug_assert_eq!(promoted_models_are_complete(records.iter().map(Arc::as_ref)), Ok(()));
+    records
 }
 
 /// The id of the record that promotes a version after the run that ended at `through`.

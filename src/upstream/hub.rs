@@ -62,6 +62,9 @@ pub(crate) struct Hub {
     waiting_reloads: tokio::sync::Mutex<mpsc::Receiver<Reload>>,
     threads: Mutex<Option<tokio::runtime::Runtime>>,
     handle: Handle,
+    /// Answers calls in the place of the servers.
+    #[cfg(feature = "testing")]
+    pub(super) simulated: std::sync::OnceLock<super::SimulatedTools>,
 }
 
 /// The task of one server.
@@ -78,14 +81,21 @@ impl Hub {
             .thread_name("pml-upstream")
             .enable_all()
             .build()?;
+        Ok(Self::on(parts, threads.handle().clone(), Some(threads)))
+    }
+
+    /// A hub that works on these threads, which it owns or not.
+    pub(super) fn on(parts: HubParts, handle: Handle, threads: Option<tokio::runtime::Runtime>) -> Self {
         let (reloads, waiting) = mpsc::channel(RELOADS_MAX);
         let hub = Self {
             servers: RwLock::default(),
             changes: watch::Sender::new(0),
             reloads,
             waiting_reloads: tokio::sync::Mutex::new(waiting),
-            handle: threads.handle().clone(),
-            threads: Mutex::new(Some(threads)),
+            handle,
+            threads: Mutex::new(threads),
+            #[cfg(feature = "testing")]
+            simulated: std::sync::OnceLock::new(),
             parts,
         };
         // The catalogue is served at once; the connections follow.
@@ -93,7 +103,7 @@ impl Hub {
             Ok(file) => hub.servers.write().extend(hub.servers_of(file.entries())),
             Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no servers: the file cannot be used"),
         }
-        Ok(hub)
+        hub
     }
 
     /// The threads of the hub.

@@ -21,8 +21,8 @@ use crate::core::id::{Callee, StepId};
 use crate::core::time::Timestamp;
 use crate::core::workflow::{RETRIES_MAX, Task, capability};
 use crate::execute::call::{self, Called, Failure};
-use crate::execute::drive::{Driver, success};
-use crate::execute::events::{self, StepOutcome};
+use crate::execute::drive::Driver;
+use crate::execute::events;
 use crate::execute::{TaskState, TaskStatus};
 
 /// Steps of one earlier call that a step depends on, at most: a loop before it may have made any number.
@@ -90,7 +90,7 @@ impl<'a> Calls<'a> {
     pub(super) fn new(driver: &'a Driver, own: &'a ProgramRun) -> Self {
         let mut book = Book::default();
         let mut past = own.past();
-        past.sort_by_key(|call| call.started);
+        past.sort_by_key(|call| call.called.started);
         for call in past {
             book.used.insert(call.step.clone());
             book.past.entry(key(&call.asked, &call.arguments)).or_default().push_back(call);
@@ -111,7 +111,7 @@ impl<'a> Calls<'a> {
         }
         let known = book.past.get_mut(&key(&request.callee, &arguments)).and_then(VecDeque::pop_front);
         if let Some(known) = known {
-            if let (Some(site), Ok(_), Callee::Tool(_)) = (site, &known.outcome, &known.callee) {
+            if let (Some(site), Ok(_), Callee::Tool(_)) = (site, &known.called.outcome, &known.callee) {
                 book.succeeded.entry(site).or_default().push(known.step.clone());
             }
             return self.answer_again(known).boxed();
@@ -183,9 +183,9 @@ impl<'a> Calls<'a> {
     /// Answers a call that ended before, and records it: the trace of this run shall be whole.
     async fn answer_again(&self, known: Arc<PastCall>) -> Result<Box<RawValue>, String> {
         if let Some(task) = known.task() {
-            self.record(vec![self.started(&task, known.started), self.finished(&task, &known)]).await;
+            self.record(vec![self.started(&task, known.called.started), self.finished(&task, &known.called)]).await;
         }
-        answer(&known.outcome)
+        answer(&known.called.outcome)
     }
 
     async fn perform(&self, call: NewCall) -> Result<Box<RawValue>, String> {
@@ -205,10 +205,10 @@ impl<'a> Calls<'a> {
         let called = match (task, &call.callee) {
             (Some(task), _) => {
                 self.record(vec![self.started(&task, parts.clock.now())]).await;
-                call::call(at, task, call.arguments.clone(), parts.upstreams.clone(), parts.clock.clone()).await
+                call::call(task, call.arguments.clone(), parts.upstreams.clone(), parts.clock.clone()).await
             }
             (None, Callee::Capability(id)) => {
-                nested::call(self.driver, self.own, at, *id, (&call.arguments, call.timeout_ms)).await
+                nested::call(self.driver, self.own, *id, (&call.arguments, call.timeout_ms)).await
             }
             (None, Callee::Tool(_)) => unreachable!("the call of a tool is a task"),
         };
@@ -236,38 +236,27 @@ impl<'a> Calls<'a> {
     async fn finish(&self, call: NewCall, called: Called) -> Result<Box<RawValue>, String> {
         let (run, task) = (&self.driver.run, call.task());
         let NewCall { at, site, asked, callee, step, arguments, depends_on, .. } = call;
-        let past = Arc::new(PastCall {
-            step,
-            callee,
-            depends_on,
-            asked,
-            arguments,
-            started: called.started,
-            ended: called.ended,
-            duration_ms: called.duration_ms,
-            attempts: called.attempts,
-            outcome: called.outcome,
-        });
+        let past = Arc::new(PastCall { step, callee, depends_on, asked, arguments, called });
         run.note(&past::line(&past));
         self.own.add_past(Arc::clone(&past));
-        match past.finished() {
+        match past.called.finished() {
             Some(finished) => {
                 run.keep(at, finished);
             }
             None => run.set_task(at, |status| *status = past.status()),
         }
         if let Some(task) = task {
-            if let Ok(result) = &past.outcome {
+            if let Ok(result) = &past.called.outcome {
                 self.driver.infer_output(&task.tool, result);
                 if let Some(site) = site {
                     self.book.lock().succeeded.entry(site).or_default().push(task.id.clone());
                 }
             }
-            self.record(vec![self.finished(&task, &past)]).await;
+            self.record(vec![self.finished(&task, &past.called)]).await;
         }
         self.book.lock().open.remove(&at);
         self.changed.notify_one();
-        answer(&past.outcome)
+        answer(&past.called.outcome)
     }
 
     /// Resolves when a call needs approval and no other is under way.
@@ -289,11 +278,11 @@ impl<'a> Calls<'a> {
         let open = std::mem::take(&mut self.book.lock().open);
         let now = self.driver.shared.parts.clock.now();
         for (at, task) in open {
-            let Failure { kind, problem } = call::failure("aborted", "the run ended during the call".to_owned());
-            let outcome = StepOutcome { ended: now, duration_ms: 0, error_kind: Some(kind.clone()), summary: problem.clone() };
+            let failure = call::failure("aborted", "the run ended during the call".to_owned());
+            let Failure { kind, problem } = failure.clone();
             self.driver.run.set_task(at, |status| status.state = TaskState::Failed { kind, problem });
             if let Some(task) = task {
-                self.record(vec![events::step_finished(&self.driver.run, &task, outcome)]).await;
+                self.record(vec![self.finished(&task, &Called::failed(now, 1, failure))]).await;
             }
         }
         self.driver.run.skip_waiting_tasks();
@@ -303,18 +292,8 @@ impl<'a> Calls<'a> {
         events::step_started(&self.driver.run, task, Value::Object(task.arguments.clone()).to_string(), at)
     }
 
-    fn finished(&self, task: &Task, past: &PastCall) -> NewRecord {
-        let outcome = match (&past.outcome, past.finished()) {
-            (Err(Failure { kind, problem }), _) => StepOutcome {
-                ended: past.ended,
-                duration_ms: past.duration_ms,
-                error_kind: Some(kind.clone()),
-                summary: problem.clone(),
-            },
-            (Ok(_), Some(finished)) => success(&finished),
-            (Ok(_), None) => unreachable!("a call that succeeded has a result"),
-        };
-        events::step_finished(&self.driver.run, task, outcome)
+    fn finished(&self, task: &Task, called: &Called) -> NewRecord {
+        events::step_finished(&self.driver.run, task, called)
     }
 
     async fn record(&self, facts: Vec<NewRecord>) {

@@ -11,7 +11,6 @@ use super::{RESULT, learn, nested, step_id};
 use crate::clock::entropy;
 use crate::code::sandbox::{Outcome, RunError, Sandbox};
 use crate::code::structure;
-use crate::core::event::{Event, NewRecord};
 use crate::core::id::{Callee, StepId, ToolId};
 use crate::core::workflow::capability;
 use crate::execute::call::{self, Failure};
@@ -127,26 +126,29 @@ impl Driver {
     ) -> RunState {
         let now = self.shared.parts.clock.now();
         self.run.set_program(|status| status.console = console);
-        let (facts, state) = match result {
+        let parts = &self.shared.parts;
+        let state = match result {
             Ok(value) => {
                 self.keep_result(value);
-                let lesson = learn::learn(&self.shared, &self.run, &own.program);
-                let capability = lesson.as_ref().map(|lesson| lesson.capability);
-                self.run.set_program(|status| status.capability = capability);
-                let (declared, code) = lesson.map_or((None, None), |lesson| (lesson.declared, Some(lesson.code)));
+                let mut new = self.shared.programs.lock().await;
+                let lesson = learn::learn(&parts.views.current(), &self.run, &own.program, &mut new);
+                let ran = lesson.as_ref().map(|lesson| lesson.capability);
+                self.run.set_program(|status| status.capability = ran);
+                let declared = lesson.and_then(|lesson| lesson.declared);
                 let declared = declared.map(|event| events::declared(&self.run, event, now));
-                let finished = with_code(events::finished(&self.run, true, None, now), code);
-                (declared.into_iter().chain([finished]).collect(), RunState::Succeeded)
+                let finished = events::finished(&self.run, ran, true, None, now);
+                parts.recorder.record_soon(declared.into_iter().chain([finished]).collect()).await;
+                RunState::Succeeded
             }
             Err((problem, failure)) => {
                 // A failed run counts for the capability, too; an aborted one says nothing about it.
-                let code = failure.as_ref().and_then(|_| learn::known_code(&self.shared, &own.program));
+                let ran = failure.as_ref().and_then(|_| learn::capability(&parts.views.current(), &own.program));
                 let state = if failure.is_some() { RunState::Failed } else { RunState::Aborted };
                 self.run.set_program(|status| status.error = failure.map(|failure| (failure.kind, failure.problem)));
-                (vec![with_code(events::finished(&self.run, false, Some(problem), now), code)], state)
+                parts.recorder.record_soon(vec![events::finished(&self.run, ran, false, Some(problem), now)]).await;
+                state
             }
         };
-        self.shared.parts.recorder.record_soon(facts).await;
         if state == RunState::Failed {
             self.run.note(&Line::Failed);
         } else {
@@ -162,11 +164,4 @@ impl Driver {
         let bytes = self.run.keep_value(RESULT.parse().expect("a word is a step id"), result);
         self.run.set_program(|status| status.result_bytes = Some(bytes));
     }
-}
-
-fn with_code(mut fact: NewRecord, code: Option<String>) -> NewRecord {
-    if let Event::ExecutionFinished(finished) = &mut fact.event {
-        finished.code = code;
-    }
-    fact
 }

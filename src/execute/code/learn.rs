@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use super::program::Program;
 use crate::code::parameters::{self, Learnt, Ran};
@@ -12,30 +12,25 @@ use crate::core::event::{CapabilityDeclared, DeclaredStructure, Json};
 use crate::core::id::CapabilityId;
 use crate::core::redact::Redactor;
 use crate::core::state::State;
-use crate::execute::Shared;
 use crate::execute::run::Run;
 
-/// Programs that this process has learnt and that the newest view does not have yet.
+/// Programs that this process has learnt and that the newest view does not have yet. Held while a run is learnt from and until what it
+/// teaches is given to the recorder, so that what two runs teach at the same time is joined, and declared in this order.
 pub(in crate::execute) type NewPrograms = Mutex<BTreeMap<CapabilityId, Learnt>>;
 
 /// What a successful run teaches.
 pub(super) struct Lesson {
     pub(super) capability: CapabilityId,
-    /// The program as the capability has it from now on.
-    pub(super) code: String,
     /// The declaration, if something is new.
     pub(super) declared: Option<CapabilityDeclared>,
 }
 
 /// What a successful run teaches; `None` if the program has parts that only a run can tell: then its trace is learnt like any other.
-pub(super) fn learn(shared: &Shared, run: &Run, program: &Program) -> Option<Lesson> {
-    let view = shared.parts.views.current();
-    let structure = program.declared(&view)?;
+pub(super) fn learn(view: &State, run: &Run, program: &Program, new: &mut BTreeMap<CapabilityId, Learnt>) -> Option<Lesson> {
+    let structure = program.declared(view)?;
     let (id, canonical) = Structure::declared(&structure);
-    // Held until the end, so that what two runs teach at the same time is joined.
-    let mut new = shared.programs.lock();
     new.retain(|id, learnt| view.capabilities.get(*id).is_none_or(|known| known.code.as_ref() != Some(&learnt.code)));
-    let known = new.get(&id).cloned().or_else(|| known(&view, id));
+    let known = new.get(&id).cloned().or_else(|| known(view, id));
     let is_secret = |path: &str, value: &Value| is_secret(path, value);
     let ran = Ran { source: &program.source, reading: &program.reading, arguments: &program.arguments, is_secret: &is_secret };
     let learnt = match &known {
@@ -44,17 +39,14 @@ pub(super) fn learn(shared: &Shared, run: &Run, program: &Program) -> Option<Les
     };
     let declared = (known.as_ref() != Some(&learnt)).then(|| {
         new.insert(id, learnt.clone());
-        declaration(&view, id, structure, &canonical, &learnt, &run.head.intent)
+        declaration(view, id, structure, &canonical, &learnt, &run.head.intent)
     });
-    Some(Lesson { capability: id, code: learnt.code, declared })
+    Some(Lesson { capability: id, declared })
 }
 
-/// The program that a capability has, for a run that failed.
-pub(super) fn known_code(shared: &Shared, program: &Program) -> Option<String> {
-    let view = shared.parts.views.current();
-    let (id, _) = Structure::declared(&program.declared(&view)?);
-    let new = shared.programs.lock().get(&id).map(|learnt| learnt.code.clone());
-    new.or_else(|| known(&view, id).map(|known| known.code))
+/// The capability that a program is; `None` if only a run can tell all its calls.
+pub(super) fn capability(state: &State, program: &Program) -> Option<CapabilityId> {
+    program.declared(state).map(|structure| Structure::declared(&structure).0)
 }
 
 /// The program and the parameters of a capability in the state, if it can be run.

@@ -47,7 +47,6 @@ impl Drop for EndedWithCaller {
 pub(super) async fn call(
     driver: &Driver,
     own: &ProgramRun,
-    at: usize,
     id: CapabilityId,
     (arguments, timeout_ms): (&Map<String, Value>, Option<u64>),
 ) -> Called {
@@ -59,7 +58,7 @@ pub(super) async fn call(
         Err(_) => Err(call::failure("timeout", format!("the capability did not end within {} ms", limit.as_millis()))),
     };
     let duration_ms = clock.uptime().millis_since(began);
-    Called { at, started, ended: clock.now(), duration_ms, attempts: 1, speculated: false, outcome }
+    Called { started, ended: clock.now(), duration_ms, attempts: 1, outcome }
 }
 
 async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Map<String, Value>) -> Result<Value, Failure> {
@@ -83,6 +82,7 @@ async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Ma
             approved: true,
             plan: None,
             reuse: None,
+            capability: Some(id),
             within: Some(Within { run: driver.run.head.id.clone(), depth: own.depth + 1 }),
         };
         runner.start(work, options)

@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 use crate::core::id::{Callee, StepId};
 use crate::core::time::Timestamp;
 use crate::core::workflow::Task;
-use crate::execute::call::Failure;
+use crate::execute::call::{Called, Failure};
 use crate::execute::journal::Line;
-use crate::execute::run::Finished;
 use crate::execute::{TaskState, TaskStatus};
 
 /// A call that has ended.
@@ -22,11 +21,7 @@ pub(super) struct PastCall {
     /// What the program asked for, as it wrote it.
     pub(super) asked: String,
     pub(super) arguments: Map<String, Value>,
-    pub(super) started: Timestamp,
-    pub(super) ended: Timestamp,
-    pub(super) duration_ms: u64,
-    pub(super) attempts: u32,
-    pub(super) outcome: Result<Arc<Value>, Failure>,
+    pub(super) called: Called,
 }
 
 /// A call that has ended, in a journal.
@@ -46,17 +41,18 @@ pub(in crate::execute) struct CalledLine {
 }
 
 pub(super) fn line(call: &PastCall) -> Line {
+    let Called { started, ended, duration_ms, attempts, ref outcome } = call.called;
     Line::Called(CalledLine {
         step: call.step.to_string(),
         callee: call.callee.to_string(),
         depends_on: call.depends_on.iter().map(ToString::to_string).collect(),
         asked: call.asked.clone(),
         arguments: call.arguments.clone(),
-        started_us: call.started.micros(),
-        ended_us: call.ended.micros(),
-        duration_ms: call.duration_ms,
-        attempts: call.attempts,
-        outcome: match &call.outcome {
+        started_us: started.micros(),
+        ended_us: ended.micros(),
+        duration_ms,
+        attempts,
+        outcome: match outcome {
             Ok(result) => Ok(Value::clone(result)),
             Err(failure) => Err((failure.kind.clone(), failure.problem.clone())),
         },
@@ -71,17 +67,14 @@ impl PastCall {
             depends_on: line.depends_on.iter().map(|on| on.parse()).collect::<Result<_, _>>().ok()?,
             asked: line.asked,
             arguments: line.arguments,
-            started: Timestamp::from_micros(line.started_us),
-            ended: Timestamp::from_micros(line.ended_us),
-            duration_ms: line.duration_ms,
-            attempts: line.attempts,
-            outcome: line.outcome.map(Arc::new).map_err(|(kind, problem)| Failure { kind, problem }),
+            called: Called {
+                started: Timestamp::from_micros(line.started_us),
+                ended: Timestamp::from_micros(line.ended_us),
+                duration_ms: line.duration_ms,
+                attempts: line.attempts,
+                outcome: line.outcome.map(Arc::new).map_err(|(kind, problem)| Failure { kind, problem }),
+            },
         })
-    }
-
-    /// The call with its result, if it succeeded.
-    pub(super) fn finished(&self) -> Option<Finished> {
-        Finished::of(&self.outcome, (self.started, self.ended), self.duration_ms, self.attempts)
     }
 
     /// The call of a tool as a task; `None` for a capability.
@@ -92,7 +85,7 @@ impl PastCall {
     }
 
     pub(super) fn status(&self) -> TaskStatus {
-        let state = match &self.outcome {
+        let state = match &self.called.outcome {
             Ok(_) => TaskState::Succeeded,
             Err(Failure { kind, problem }) => TaskState::Failed { kind: kind.clone(), problem: problem.clone() },
         };
@@ -102,8 +95,8 @@ impl PastCall {
             depends_on: self.depends_on.clone(),
             state,
             speculated: false,
-            attempts: self.attempts,
-            duration_ms: Some(self.duration_ms),
+            attempts: self.called.attempts,
+            duration_ms: Some(self.called.duration_ms),
             result_bytes: None,
         }
     }

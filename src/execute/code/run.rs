@@ -123,7 +123,7 @@ impl Run {
     /// Takes over the calls of an earlier run that succeeded, and its approvals. What failed is called again.
     pub(super) fn take_over_calls(&self, earlier: &Self) {
         let (Some(own), Some(other)) = (&self.head.program, &earlier.head.program) else { return };
-        for call in other.past().iter().filter(|call| call.outcome.is_ok()) {
+        for call in other.past().iter().filter(|call| call.called.outcome.is_ok()) {
             self.note(&super::past::line(call));
             self.show_past(call);
             own.add_past(Arc::clone(call));
@@ -137,7 +137,7 @@ impl Run {
     /// Shows a call that has ended among the tasks, and keeps its result.
     pub(super) fn show_past(&self, call: &PastCall) {
         let at = self.add_task(call.status());
-        if let Some(finished) = call.finished() {
+        if let Some(finished) = call.called.finished() {
             self.keep(at, finished);
         }
     }
