@@ -12,6 +12,7 @@
 //! | [`index`] | views | `core::rank` | the search index of discover |
 //! | [`measures`] | views | `core::graph::measures` | the graph measures |
 //! | [`snapshots`] | views | the configured intervals | snapshots, `notify.snapshot_taken` on the bus |
+//! | [`tiering`] | the log | the configured limits | the archive; removes records from the log |
 //!
 //! `follow` sends an actor the records of the log, batch by batch, with back-pressure. `supervisor` rebuilds a failed actor from a
 //! view and the log, so an actor may hold nothing that is not in the log.
@@ -27,6 +28,7 @@ pub(crate) mod prediction;
 mod refresh;
 pub(crate) mod snapshots;
 pub(crate) mod supervisor;
+pub(crate) mod tiering;
 pub(crate) mod trace;
 pub(crate) mod trainer;
 pub(crate) mod upstream;

@@ -5,12 +5,16 @@
 mod answer;
 pub(crate) mod catalogue;
 mod explain;
+pub(crate) mod handles;
 pub(crate) mod models;
 mod named;
+pub(crate) mod past;
 mod predict;
+pub(crate) mod quality;
 pub(crate) mod related;
 mod request;
 mod score;
+pub mod skills;
 mod speculate;
 mod stream_predictor;
 mod suggest;
@@ -18,7 +22,7 @@ pub(crate) mod trained;
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, Graph};
 use crate::core::event::EmbeddingComputed;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::measures::tool_vectors;
@@ -84,15 +88,26 @@ impl Asker {
     }
 
     /// An asker for a fixed state, such as that of a log no server holds. Missing vectors are computed and not recorded.
-    pub fn from_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
+    pub fn from_state(state: State, config: &Config) -> Result<Self, EmbedError> {
         let embedder = embed::open(&config.embedding)?;
-        embed_lacking(&mut state, &*embedder, config.embedding.batch_texts_max)?;
+        let measure = |state: &State| measures_of(state, &config.graph);
+        Self::of_state(state, &embedder, config.embedding.batch_texts_max, measure, config.limits.intent_bytes_max)
+    }
+
+    /// `measure` is given the state with all vectors.
+    fn of_state(
+        mut state: State,
+        embedder: &SharedEmbedder,
+        batch_texts_max: usize,
+        measure: impl FnOnce(&State) -> Arc<Measures>,
+        intent_bytes_max: usize,
+    ) -> Result<Self, EmbedError> {
+        embed_lacking(&mut state, &**embedder, batch_texts_max)?;
         state.predictor.corpus = Corpus::rebuild(&state.tools, &state.memory, &state.vectors);
         let index = Index::default().update(Arc::new(state)).calibrated();
-        let vectors = tool_vectors(index.state());
-        let measures = Measures::compute(index.state(), None, (&config.graph).into(), &vectors);
+        let measures = measure(index.state());
         let (views, indexed) = (Views::fixed(Arc::clone(index.state())), Latest::fixed(Arc::new(index)));
-        Ok(Self::new(views, indexed, Latest::fixed(Arc::new(measures)), embedder, config.limits.intent_bytes_max))
+        Ok(Self::new(views, indexed, Latest::fixed(measures), Arc::clone(embedder), intent_bytes_max))
     }
 
     /// One list of tools and capabilities: ranked by an intent, or found by name.
@@ -167,6 +182,11 @@ impl Asker {
         let embedder = self.embedders.iter().find(serves);
         Ok(question(embedder.map(|embedder| &**embedder), intent)?)
     }
+}
+
+/// The measures of a state's graph, computed from scratch.
+fn measures_of(state: &State, graph: &Graph) -> Arc<Measures> {
+    Arc::new(Measures::compute(state, None, graph.into(), &tool_vectors(state)))
 }
 
 /// Computes the vectors that a state lacks and adds them; no log records them.

@@ -5,6 +5,7 @@ mod code;
 mod http;
 mod layers;
 mod mcp;
+mod otlp;
 mod upstream;
 mod validate;
 
@@ -12,7 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::core::graph::cold_start::ColdStart;
@@ -23,6 +24,7 @@ pub use http::{ApiKey, Http, Scope};
 pub use layers::changed;
 use layers::{invalid, merge, nested, read};
 pub use mcp::{Expose, Mcp};
+pub use otlp::Otlp;
 pub use upstream::{Approval, Environment, Execute, Upstream};
 
 /// The default configuration file, which documents every key.
@@ -51,7 +53,7 @@ pub enum ConfigError {
 }
 
 /// The configuration of a process.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     pub workspace: String,
@@ -59,6 +61,7 @@ pub struct Config {
     pub default_server: String,
     pub http: Http,
     pub mcp: Mcp,
+    pub otlp: Otlp,
     pub limits: LimitKeys,
     pub log: Log,
     pub dead: Dead,
@@ -79,7 +82,7 @@ pub struct Config {
 }
 
 /// Limits of published events.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitKeys {
     pub intent_bytes_max: usize,
@@ -108,16 +111,19 @@ impl From<&Config> for Limits {
 }
 
 /// Settings of the log.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     pub group_records_max: usize,
     pub queue_appends_max: usize,
     pub free_bytes_min: u64,
+    pub hot_records: u64,
+    pub hot_days: u64,
+    pub archive: String,
 }
 
 /// Limits of the dead letters.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
     pub letters_max: usize,
@@ -126,14 +132,14 @@ pub struct Dead {
 }
 
 /// Settings of the redaction.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {
     pub extra: Vec<String>,
 }
 
 /// Settings of the execution actor.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Execution {
     pub mailbox: usize,
@@ -144,7 +150,7 @@ pub struct Execution {
 }
 
 /// Settings of the trace actor.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
     pub mailbox: usize,
@@ -154,7 +160,7 @@ pub struct Trace {
 }
 
 /// Settings of the graph-sync actor.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphSync {
     pub mailbox: usize,
@@ -162,7 +168,7 @@ pub struct GraphSync {
 }
 
 /// Settings of the embedder.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedding {
     pub embedder: EmbedderKind,
@@ -173,7 +179,7 @@ pub struct Embedding {
 }
 
 /// The implementation of the embedder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbedderKind {
     Static,
@@ -181,7 +187,7 @@ pub enum EmbedderKind {
 }
 
 /// Settings of the prediction actor.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
     pub serve: Serve,
@@ -192,7 +198,7 @@ pub struct Prediction {
 }
 
 /// Which executions are served a prediction after each step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Serve {
     Asked,
@@ -201,7 +207,7 @@ pub enum Serve {
 }
 
 /// Settings of the trainer.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trainer {
     pub enabled: bool,
@@ -213,7 +219,7 @@ pub struct Trainer {
 }
 
 /// Settings of the graph measures.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
     pub measures_every_ms: u64,
@@ -228,14 +234,14 @@ impl From<&Graph> for ColdStart {
 }
 
 /// Settings of the workflow templates.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Templates {
     pub path: String,
 }
 
 /// Settings of the snapshots.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshots {
     pub url: String,
@@ -247,8 +253,15 @@ pub struct Snapshots {
     pub environment: Vec<(String, Secret)>,
 }
 
+impl Snapshots {
+    /// The settings of an object store: its region, endpoint and credentials.
+    pub(crate) fn object_store_options(&self) -> impl Iterator<Item = (String, String)> {
+        self.environment.iter().map(|(name, value)| (name.to_lowercase(), value.reveal().to_owned()))
+    }
+}
+
 /// Settings of the connection to NATS.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nats {
     pub servers: Vec<Secret>,
@@ -269,7 +282,7 @@ pub struct Nats {
 }
 
 /// How records are appended to the log stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppendMode {
     Atomic,
@@ -291,6 +304,12 @@ impl Secret {
     }
 }
 
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(if self.0.is_empty() { "" } else { layers::HIDDEN })
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "(none)" } else { "(hidden)" })
@@ -298,6 +317,13 @@ impl fmt::Debug for Secret {
 }
 
 impl Config {
+    /// The settings in force as JSON, for people to look at; secrets are hidden.
+    pub fn shown(&self) -> serde_json::Value {
+        let mut shown = serde_json::to_value(self).unwrap_or_default();
+        layers::hide_shapes(&mut shown);
+        shown
+    }
+
     /// Loads the defaults, overridden by `file` if given, then by `PML__SECTION__KEY` from `environment`.
     pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let mut table = layers::defaults();

@@ -14,8 +14,10 @@
 
 pub use pml_code as code;
 pub use pml_core as core;
+pub use pml_readers as readers;
 
 pub mod failpoint;
+pub mod files;
 pub mod lease;
 pub mod private;
 pub mod role;
@@ -25,6 +27,7 @@ pub mod config;
 pub mod subject;
 
 pub mod dataset;
+pub mod decisions;
 pub mod metrics;
 pub mod templates;
 pub mod training;
@@ -36,6 +39,7 @@ pub mod bus;
 pub mod embed;
 pub mod log;
 
+pub mod archive;
 pub mod data_dir;
 pub mod history;
 pub mod snapshot;
@@ -53,6 +57,9 @@ pub mod actors;
 pub mod gateway;
 
 pub mod runtime;
+
+#[cfg(feature = "testing")]
+pub mod sim;
 
 pub mod eval;
 

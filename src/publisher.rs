@@ -1,6 +1,8 @@
 //! Publishing: the types of a publish request and its answer, and [`Publisher`], the client with which gateways and other code in this
 //! process publish. The execution actor answers.
 
+mod order;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,6 +23,7 @@ use crate::core::time::Timestamp;
 use crate::lease::LeaseState;
 use crate::log::{AppendError, DeadLetter, DeadLetters};
 use crate::metrics::Metrics;
+pub(crate) use order::{RequestOrder, RequestPlace};
 
 /// Longest wait of a request for the execution actor to start. The pauses between its restarts are at most half as long.
 const ACTOR_WAIT: Duration = Duration::from_secs(10);
@@ -50,12 +53,17 @@ impl Incoming {
             ignored = received.ignored;
             Ok(Arc::new(received.fact))
         });
-        for path in &mut ignored {
-            limits.redactor.clean(path);
-            redact::cut(path, IGNORED_PATH_BYTES_MAX);
-        }
+        clean_paths(&mut ignored, limits);
         let content = content.map_err(|refusal| Box::new(refusal.redacted(&limits.redactor)));
         Self { content, original: Some(original), ignored }
+    }
+}
+
+/// Redacts and cuts the paths of ignored members, which are reported to the sender.
+pub(crate) fn clean_paths(paths: &mut [String], limits: &Limits) {
+    for path in paths {
+        limits.redactor.clean(path);
+        redact::cut(path, IGNORED_PATH_BYTES_MAX);
     }
 }
 
@@ -110,6 +118,8 @@ pub(crate) struct Publish {
     /// The sender keeps events that are refused temporarily and sends them again, so these become no dead letters.
     pub(crate) retried_by_sender: bool,
     pub(crate) reservation: Reservation,
+    /// The place of the request among those of its sender, if that keeps them in order.
+    pub(crate) place: Option<RequestPlace>,
 }
 
 /// The sender through which the execution actor announces its address to publishers; `None` while there is no actor.
@@ -195,16 +205,19 @@ impl Publisher {
 
     /// Publishes events that the gateway named `origin` has checked.
     pub async fn submit(&self, items: Vec<Incoming>, origin: &'static str) -> Result<Vec<Verdict>, PublishError> {
-        self.send(items, origin, false).await
+        self.send(items, origin, false, None).await
     }
 
-    /// Publishes events of a sender that keeps those that are refused temporarily and sends them again, so these become no dead letters.
-    pub(crate) async fn submit_retryable(
+    /// Publishes events after those of the earlier places of their order. If `retried`, the sender keeps events that are refused
+    /// temporarily and sends them again, so these become no dead letters.
+    pub(crate) async fn submit_in_order(
         &self,
         items: Vec<Incoming>,
         origin: &'static str,
+        retried: bool,
+        place: RequestPlace,
     ) -> Result<Vec<Verdict>, PublishError> {
-        self.send(items, origin, true).await
+        self.send(items, origin, retried, Some(place)).await
     }
 
     async fn send(
@@ -212,6 +225,7 @@ impl Publisher {
         items: Vec<Incoming>,
         origin: &'static str,
         retried_by_sender: bool,
+        place: Option<RequestPlace>,
     ) -> Result<Vec<Verdict>, PublishError> {
         match &*self.lease.borrow() {
             LeaseState::Held => {}
@@ -228,7 +242,7 @@ impl Publisher {
         let present = timeout(self.actor_wait, address.wait_for(Option::is_some)).await.map_err(|_| PublishError::NotReady)?;
         let actor = present.map_err(|_| PublishError::Closed)?.clone().expect("waited for an address");
         // A caller that stops waiting here does not withdraw the events: they keep their reservation until the actor has answered.
-        let publish = Publish { items, origin, retried_by_sender, reservation };
+        let publish = Publish { items, origin, retried_by_sender, reservation, place };
         let verdicts = timeout(self.verdict_wait, actor.send(publish)).await;
         verdicts.map_or(Err(PublishError::Unknown), |sent| sent.unwrap_or(Err(PublishError::Unknown)))
     }

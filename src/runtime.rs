@@ -4,9 +4,9 @@ mod actors;
 mod calls;
 mod leases;
 mod on_nats;
+mod serving;
 mod waiting;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
@@ -15,9 +15,10 @@ use crate::actors::ActorFailure;
 use crate::actors::burst::Burst;
 use crate::actors::supervisor::{Reports, supervise};
 use crate::ask::Asker;
+use crate::ask::past::Past;
 use crate::bus::{MemoryBus, SharedBus};
 use crate::clock::Clock;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
 use crate::core::intake::Limits;
@@ -26,10 +27,10 @@ use crate::core::state::State;
 use crate::data_dir::open_log;
 use crate::embed::{self, EmbedError, SharedEmbedder};
 use crate::execute::Runner;
-use crate::gateway;
-use crate::gateway::http::Gateway;
 use crate::gateway::mcp::Mcp;
-use crate::log::{AppendError, DeadLetters, OpenError, SharedLog};
+use crate::gateway::otlp::SpanCollector;
+use crate::lease::while_leased;
+use crate::log::{AppendError, DeadLetters, OpenError, SharedLog, TrimmedLog};
 use crate::metrics::Metrics;
 use crate::nats::{Nats, NatsError};
 use crate::publisher::{AddressSender, Publisher};
@@ -39,11 +40,11 @@ use crate::snapshot::{self, Keeper, SnapshotError, Store};
 use crate::subject::Subjects;
 use crate::templates::{self, TemplateError, template_record};
 use crate::training::Trainer;
-use crate::upstream::{HubParts, Upstreams};
+use crate::upstream::Upstreams;
 use crate::views::{Latest, LatestSender, Views};
 use actors::Thread;
-pub(crate) use calls::sandbox;
-use calls::{mcp, runner};
+pub(crate) use calls::{SANDBOX, sandbox};
+use calls::{mcp, runner, upstreams};
 use leases::Leases;
 use on_nats::OnNats;
 
@@ -66,7 +67,7 @@ pub enum StartError {
     Append(#[from] AppendError),
     #[error("the configured embedder cannot be used")]
     Embed(#[from] EmbedError),
-    #[error("cannot start the threads for upstream servers")]
+    #[error("cannot start the threads for upstream servers and questions about the past")]
     Threads(#[source] std::io::Error),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -99,6 +100,10 @@ pub struct Runtime {
     pub upstreams: Upstreams,
     pub runner: Runner,
     pub(crate) mcp: Mcp,
+    spans: SpanCollector,
+    past: Past,
+    /// The settings in force, without secrets.
+    settings: serde_json::Value,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub roles: Roles,
@@ -120,6 +125,8 @@ pub struct Runtime {
 /// What a runtime is built on: its adapters, and the roles of the process with their leases.
 struct Environment {
     log: SharedLog,
+    /// The same log, if its oldest records can be moved to an archive.
+    hot: Option<Arc<dyn TrimmedLog>>,
     dead: Arc<dyn DeadLetters>,
     bus: SharedBus,
     subjects: Subjects,
@@ -148,8 +155,8 @@ impl Runtime {
         }
         let store = Arc::new(open_log(config, &config.data_dir, clock.clone())?);
         let log: SharedLog = Arc::clone(&store) as SharedLog;
-        let dead: Arc<dyn DeadLetters> = store;
-        Self::start_on(config, clock, log, dead).await
+        let dead: Arc<dyn DeadLetters> = Arc::clone(&store) as Arc<dyn DeadLetters>;
+        Self::start_embedded(config, clock, (log, dead), Some(store)).await
     }
 
     /// Starts the actors on a log that is already open.
@@ -159,8 +166,18 @@ impl Runtime {
         log: SharedLog,
         dead: Arc<dyn DeadLetters>,
     ) -> Result<Self, StartError> {
+        Self::start_embedded(config, clock, (log, dead), None).await
+    }
+
+    async fn start_embedded(
+        config: &Config,
+        clock: Clock,
+        (log, dead): (SharedLog, Arc<dyn DeadLetters>),
+        hot: Option<Arc<dyn TrimmedLog>>,
+    ) -> Result<Self, StartError> {
         let environment = Environment {
             log,
+            hot,
             dead,
             bus: Arc::new(MemoryBus::default()),
             subjects: subjects(config)?,
@@ -174,37 +191,9 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Serves HTTP on the configured address until the returned server is stopped. The address is the one bound, also for port 0.
-    pub fn serve_http(&self, settings: &config::Http) -> std::io::Result<(actix_web::dev::Server, SocketAddr)> {
-        gateway::http::serve(Gateway {
-            publisher: self.publisher.clone(),
-            views: self.views.clone(),
-            asker: self.asker.clone(),
-            log: Arc::clone(&self.log),
-            dead: Arc::clone(&self.dead),
-            snapshots: Arc::clone(&self.snapshots),
-            bus: Arc::clone(&self.bus),
-            subjects: self.subjects.clone(),
-            trainer: self.trainer.clone(),
-            upstreams: self.upstreams.clone(),
-            runner: self.runner.clone(),
-            mcp: self.mcp.clone(),
-            metrics: Arc::clone(&self.metrics),
-            clock: self.clock.clone(),
-            takes_events: self.roles.contains(Role::Execution),
-            settings: settings.clone(),
-            closing: self.closing.subscribe(),
-        })
-    }
-
-    /// Ends the streamed answers, which have no end of their own, and waits a while for the other requests under way.
-    pub async fn end_requests(&self) {
-        self.closing.send_replace(true);
-        gateway::http::wait_for_requests(&self.metrics).await;
-    }
-
     /// Builds the runtime and starts its actors: first the fold, then, on a view that has caught up, the others.
-    async fn start_actors(config: &Config, environment: Environment) -> Result<Self, StartError> {
+    async fn start_actors(config: &Config, mut environment: Environment) -> Result<Self, StartError> {
+        let hot = environment.hot.take();
         let (mut runtime, inputs) = Self::build(config, environment).await?;
         let last_snapshot = runtime.views.current().applied();
         runtime.start_graph_sync(config, inputs.views);
@@ -216,16 +205,18 @@ impl Runtime {
             runtime.start_snapshots(config, last_snapshot);
         }
         runtime.start_roles(config, inputs.limits, inputs.address, inputs.embedder);
+        runtime.start_tiering(config, hot);
         runtime.start_measures(config, inputs.measures);
         runtime.start_index(inputs.index);
         runtime.start_upstream();
         runtime.start_mcp();
+        runtime.start_spans();
         Ok(runtime)
     }
 
     /// Builds a runtime without actors, with the state of the newest usable snapshot.
     async fn build(config: &Config, environment: Environment) -> Result<(Self, ActorInputs), StartError> {
-        let Environment { log, dead, bus, subjects, clock, roles, leases, queue } = environment;
+        let Environment { log, dead, bus, subjects, clock, roles, leases, queue, hot: _ } = environment;
         let (metrics, limits) = (Arc::new(Metrics::new()), Arc::new(Limits::from(config)));
         let store = Store::configured(config)?;
         let state = snapshot::to_start_from(&store, log.as_ref()).await;
@@ -240,19 +231,12 @@ impl Runtime {
         let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
         let recorder = Recorder::new(publisher.clone(), roles.contains(Role::Execution), queue);
         let upstream_lease = roles.contains(Role::Upstream).then(|| leases.state(Role::Upstream));
-        let upstreams = Upstreams::new(HubParts {
-            settings: config.upstream.clone(),
-            views: views.clone(),
-            recorder: recorder.clone(),
-            log: Arc::clone(&log),
-            limits: Arc::clone(&limits),
-            clock: clock.clone(),
-            metrics: Arc::clone(&metrics),
-            lease: upstream_lease,
-        });
+        let upstreams = upstreams(config, (&views, &log), (&recorder, &limits), (&clock, &metrics), upstream_lease);
         let upstreams = upstreams.map_err(StartError::Threads)?;
         let runner = runner(config, (&upstreams, &asker), &recorder, (&views, &log), &clock);
         let mcp = mcp(config, (&asker, &views), (&upstreams, &runner, &recorder), &limits, &clock);
+        let spans = SpanCollector::new(&config.otlp, &limits, recorder.clone(), clock.clone());
+        let past = Past::start(config, store.clone(), (&log, &views), &embedder).map_err(StartError::Threads)?;
         let snapshots = Arc::new(Keeper::new(config, store, (&log, &views), (&bus, &subjects), &clock));
         let runtime = Self {
             publisher,
@@ -270,6 +254,9 @@ impl Runtime {
             upstreams,
             runner,
             mcp,
+            spans,
+            past,
+            settings: config.shown(),
             metrics,
             clock,
             roles,
@@ -302,6 +289,16 @@ impl Runtime {
         let handle = self.arbiters[thread as usize].handle();
         let reports = Reports { metrics: Arc::clone(&self.metrics), damaged: self.damaged.clone() };
         self.ended.push(supervise(name, &handle, self.clock.clone(), reports, self.stop.subscribe(), incarnation));
+    }
+
+    /// Does the same with an actor that works only while this process holds the lease of a role. It gets the signal to end.
+    fn supervise_leased<F, R>(&mut self, name: &'static str, thread: Thread, role: Role, work: F)
+    where
+        F: Fn(watch::Receiver<bool>) -> R + Clone + Send + 'static,
+        R: Future<Output = Result<(), ActorFailure>> + 'static,
+    {
+        let (lease, stop) = (self.leases.state(role), self.stop.subscribe());
+        self.supervise(name, thread, move || while_leased(lease.clone(), stop.clone(), work.clone()));
     }
 
     /// Waits until the fold has applied every record up to `seq`; an error if it ended before, for example on damage in the log.
@@ -354,6 +351,7 @@ impl Runtime {
     async fn stop_actors(&mut self) {
         // What was called and run is recorded while events are still accepted.
         self.mcp.stop().await;
+        self.spans.stop().await;
         self.runner.stop().await;
         self.stop.send_replace(true);
         for ended in self.ended.drain(..) {

@@ -34,7 +34,8 @@ pub(crate) struct EmbeddingParts {
 
 /// Runs the actor until `stop`: computes vectors while texts lack them, otherwise waits for a newer view.
 pub(crate) async fn run(mut parts: EmbeddingParts) -> Result<(), ActorFailure> {
-    let mut wait_for = Seq::ZERO;
+    // The view may not have what an earlier incarnation of this actor wrote, and a vector needs to be written once.
+    let mut wait_for = *parts.log.tail().borrow();
     while !*parts.stop.borrow_and_update() {
         let view = tokio::select! {
             view = parts.views.at_least(wait_for) => view,

@@ -14,7 +14,7 @@ mod repeats;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, ResponseFuture, WrapFuture};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
@@ -30,7 +30,7 @@ use crate::core::refusal::Refusal;
 use crate::failpoint;
 use crate::log::{AppendError, Condition, DeadLetters, SharedLog};
 use crate::metrics::{ByKind, ByReason, Metrics};
-use crate::publisher::{AddressSender, Publish, PublishError, Reservation, Verdict};
+use crate::publisher::{AddressSender, Publish, PublishError, RequestPlace, Reservation, Verdict};
 use crate::views::Views;
 use admission::Admission;
 use group::{DeadLetterWriter, Group, Settled};
@@ -95,10 +95,17 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
         }
     });
     address.send_replace(Some(actor.clone().recipient()));
-    let ended = follow(log, position, BATCH_RECORDS_MAX, actor, Some(burst), stop).await;
+    let ended = follow(log, position, BATCH_RECORDS_MAX, actor.clone(), Some(burst), stop).await;
     address.send_replace(None);
+    // An error means that it has ended by itself.
+    let _gone = actor.send(End).await.is_err();
     ended
 }
+
+/// The end of the records. Whoever waits for a verdict keeps the actor alive, and would wait in vain for what a record releases.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct End;
 
 /// The execution actor.
 pub(crate) struct Execution {
@@ -132,6 +139,8 @@ struct Item {
 struct Request {
     verdicts: Vec<Option<Verdict>>,
     missing: usize,
+    /// Before `reply`: whoever waits for the answer learns of a failure after the order is broken.
+    place: Option<RequestPlace>,
     reply: oneshot::Sender<Result<Vec<Verdict>, PublishError>>,
     /// Held until the request is answered or dropped.
     _reservation: Reservation,
@@ -145,9 +154,13 @@ impl Handler<Publish> for Execution {
     type Result = ResponseFuture<Result<Vec<Verdict>, PublishError>>;
 
     fn handle(&mut self, publish: Publish, context: &mut Context<Self>) -> Self::Result {
-        let Publish { items, origin, retried_by_sender, reservation } = publish;
+        let Publish { items, origin, retried_by_sender, reservation, place } = publish;
         failpoint::pass("execution.publish");
+        if place.as_ref().is_some_and(|place| !place.take()) {
+            return Box::pin(async { Err(PublishError::Busy) });
+        }
         if items.is_empty() {
+            place.into_iter().for_each(RequestPlace::answer);
             return Box::pin(async { Ok(Vec::new()) });
         }
         match self.parts.log.condition() {
@@ -170,7 +183,7 @@ impl Handler<Publish> for Execution {
             self.parts.burst.report(self.waiting);
         }
         let (verdicts, missing) = (vec![None; items.len()], items.len());
-        self.requests.insert(request, Request { verdicts, missing, reply, _reservation: reservation });
+        self.requests.insert(request, Request { verdicts, missing, place, reply, _reservation: reservation });
         self.queue.extend(items.into_iter().enumerate().map(|(index, item)| Item {
             request,
             index,
@@ -201,6 +214,15 @@ impl Handler<Records> for Execution {
         }
         self.start_next_group(context);
         Ok(())
+    }
+}
+
+impl Handler<End> for Execution {
+    type Result = ();
+
+    fn handle(&mut self, _: End, context: &mut Context<Self>) {
+        self.answer_all(&PublishError::Unknown);
+        context.stop();
     }
 }
 
@@ -240,9 +262,11 @@ impl Execution {
         }));
     }
 
-    /// Decides which of the queued events are admitted, refused, or held back. Reads the clock and does no other I/O.
+    /// Decides which of the queued events are admitted, refused, or held back: none while the followers of the log are too far behind.
+    /// Reads the clock and does no other I/O.
     fn decide(&mut self) -> Group {
-        let events = self.queue.len().min(group::EVENTS_MAX);
+        let outruns = self.parts.burst.outruns_followers(*self.parts.log.tail().borrow());
+        let events = if outruns { 0 } else { self.queue.len().min(group::EVENTS_MAX) };
         let now = self.parts.clock.uptime();
         let mut group = Group::based_on(self.applied, self.parts.views.current(), now, events);
         let held = !self.reorder.is_empty();
@@ -278,7 +302,7 @@ impl Execution {
                 Verdict::Accepted { .. } => false,
             };
             if is_stale {
-                self.admission.discard_reopened(&item);
+                self.admission.take_back(&item);
             }
             self.answer(&item, verdict);
         }
@@ -334,6 +358,9 @@ impl Execution {
         self.waiting -= 1;
         if request.missing == 0 {
             let request = self.requests.remove(&item.request).expect("the request was just found");
+            if let Some(place) = request.place {
+                place.answer();
+            }
             let verdicts = request.verdicts.into_iter().map(|verdict| verdict.expect("none is missing")).collect();
             // An error means that the sender stopped waiting.
             drop(request.reply.send(Ok(verdicts)));

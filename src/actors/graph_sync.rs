@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::burst::Burst;
 use super::follow::follow;
 use super::{ActorFailure, Records};
+use crate::ask::handles::Mentions;
 use crate::bus::SharedBus;
 use crate::clock::{Clock, Uptime};
 use crate::core::event::ModelVersion;
@@ -86,7 +87,8 @@ impl Handler<Records> for GraphSync {
         let mut notices = Vec::new();
         for record in &records {
             failpoint::pass("graph_sync.record");
-            notices.extend(self.state.apply(record).into_iter().map(|notice| (record.seq, notice)));
+            let told = self.state.apply(record);
+            notices.extend(told.into_iter().map(|notice| describe(&self.state, record.seq, &notice)));
         }
         self.stale |= !records.is_empty();
         let now = self.clock.uptime();
@@ -104,8 +106,7 @@ impl Handler<Records> for GraphSync {
         }
         let (bus, subjects) = (Arc::clone(&self.bus), self.subjects.clone());
         Box::pin(async move {
-            for (seq, notice) in notices {
-                let (what, payload) = describe(seq, &notice);
+            for (what, payload) in notices {
                 // A notice may be lost: it is derived, and a subscriber can always ask for the state.
                 if let Err(error) = bus.publish(subjects.notify(what), payload.to_string().into_bytes().into()).await {
                     tracing::debug!(%error, what, "notice not published");
@@ -117,15 +118,18 @@ impl Handler<Records> for GraphSync {
 }
 
 /// The name of a notice and its payload.
-fn describe(seq: Seq, notice: &Notice) -> (&'static str, serde_json::Value) {
+fn describe(state: &State, seq: Seq, notice: &Notice) -> (&'static str, serde_json::Value) {
     match notice {
         Notice::CapabilityLearned { capability } => {
-            ("capability_learned", json!({"capability": capability.to_string(), "based_on_seq": seq.0}))
+            let handle = state.capabilities.get(*capability).map(|known| &*known.handle);
+            ("capability_learned", json!({"capability": capability.to_string(), "handle": handle, "based_on_seq": seq.0}))
         }
-        Notice::EdgePromoted { from, to, kind } => (
-            "edge_promoted",
-            json!({"from": from.to_string(), "to": to.to_string(), "kind": kind.name(), "based_on_seq": seq.0}),
-        ),
+        Notice::EdgePromoted { from, to, kind } => {
+            let mentions = Mentions::new(state);
+            let (from, to) = (mentions.callee(from), mentions.callee(to));
+            let handles = mentions.handles();
+            ("edge_promoted", json!({"from": from, "to": to, "kind": kind.name(), "handles": handles, "based_on_seq": seq.0}))
+        }
         Notice::ModelPromoted { version } => {
             ("model_promoted", json!({"version": version.as_str(), "part": version.part().name(), "based_on_seq": seq.0}))
         }

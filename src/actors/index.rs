@@ -14,7 +14,7 @@ use crate::views::{LatestSender, Views};
 /// Shortest pause between two updates.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The pause is at least this many times as long as the update took, so that a busy log costs a bounded share of a processor.
-const PAUSE_FACTOR: u32 = 3;
+const PAUSE_FACTOR: u32 = 9;
 /// The weights are fitted to the whole memory when no newer view has come for this long. A fit takes a good part of a second, which
 /// would slow publishers down.
 const QUIET: Duration = Duration::from_millis(300);

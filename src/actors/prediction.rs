@@ -2,7 +2,7 @@
 //! on the bus and records it as an impression.
 //!
 //! The log says what happened in each execution; what was learnt comes from the newest view (`core::predict`), so a prediction never
-//! waits for the fold. Predictions are computed on a blocking thread, a few at a time. An execution that takes further steps while it
+//! waits for the fold. Predictions are computed on a blocking thread, some at a time. An execution that takes further steps while it
 //! waits gets one prediction, for its newest step (`core::live`). The impression (`prediction.served`) is appended after the
 //! prediction was published: a crash in between loses only the impression. Its id is derived from the record that caused it, so two
 //! processes with this role record it once.
@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::follow::follow;
 use super::{ActorFailure, Records};
@@ -31,8 +31,12 @@ use crate::views::Views;
 
 /// Records handled at once.
 const BATCH_RECORDS_MAX: usize = 2_048;
-/// Predictions computed together. They are published together, so the first of them waits for the last.
-const PREDICTIONS_AT_ONCE_MAX: usize = 8;
+/// Predictions computed one after the other on a blocking thread, each published at once. The way to the thread and back costs as much as
+/// a prediction.
+const PREDICTIONS_AT_ONCE_MAX: usize = 64;
+/// An event that happened longer ago is history that somebody imports: nobody waits for what came next. The clocks of agents differ by
+/// less.
+const HAPPENED_MS_MAX: u64 = 3_600_000;
 /// Impressions that wait to be appended; more are dropped.
 const IMPRESSIONS_MAX: usize = 8_192;
 
@@ -101,15 +105,17 @@ impl Prediction {
         }
         let Some(mut predictor) = self.predictor.take() else { return };
         let (contexts, ranked_max) = (self.live.next_contexts(PREDICTIONS_AT_ONCE_MAX), self.parts.settings.ranked_max);
+        let (predicted, mut ready) = mpsc::unbounded_channel();
         let predict = move || {
-            let predicted: Vec<_> = contexts.iter().map(|live| predictor.predict(live, ranked_max)).collect();
-            (predictor, predicted)
+            // A receiver that is gone wants no more: the actor was stopped.
+            predictor.predict_all(&contexts, ranked_max, |outcome| drop(predicted.send(outcome)));
+            predictor
         };
         let (bus, subjects) = (Arc::clone(&self.parts.bus), self.parts.subjects.clone());
         let serving = async move {
-            let (predictor, predicted) = tokio::task::spawn_blocking(predict).await?;
-            let mut impressions = Vec::with_capacity(predicted.len());
-            for outcome in predicted {
+            let computing = tokio::task::spawn_blocking(predict);
+            let mut impressions = Vec::new();
+            while let Some(outcome) = ready.recv().await {
                 match outcome {
                     Ok(prediction) => {
                         publish(&bus, &subjects, &prediction).await;
@@ -118,7 +124,7 @@ impl Prediction {
                     Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
                 }
             }
-            Ok::<_, tokio::task::JoinError>((predictor, impressions))
+            Ok::<_, tokio::task::JoinError>((computing.await?, impressions))
         };
         context.spawn(serving.into_actor(self).map(|outcome, actor, context| {
             let Ok((predictor, impressions)) = outcome else {
@@ -188,7 +194,8 @@ impl<'a> Audience<'a> {
     }
 
     fn includes(&self, record: &Record, execution: &ExecutionId, open: &OpenExecution) -> bool {
-        if self.now.millis_since(record.recorded_at) > self.fresh_ms {
+        let is_past = self.now.millis_since(record.fact.time) > HAPPENED_MS_MAX;
+        if is_past || self.now.millis_since(record.recorded_at) > self.fresh_ms {
             return false;
         }
         match self.serve {

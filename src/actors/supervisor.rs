@@ -84,6 +84,7 @@ async fn run_until_stopped<F, R>(
             tracing::error!(actor = name, error, "actor failed; rebuilding it from the log");
             reports.metrics.restarts.get_or_create(&ByActor { actor: name }).inc();
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(backoff) => {}
                 _ = stop.changed() => {}
             }

@@ -20,6 +20,7 @@ use crate::config;
 use crate::core::event::{Event, NewRecord, Record};
 use crate::core::hash::PrecomputedHash;
 use crate::core::id::{ExecutionId, Seq};
+use crate::core::invariant::executions_are_closed_once;
 use crate::core::trace::OpenExecution;
 use crate::failpoint;
 use crate::log::{SharedLog, append_patiently};
@@ -121,6 +122,7 @@ impl Handler<Records> for Trace {
         let log = Arc::clone(&self.log);
         Box::pin(async move {
             if !traces.is_empty() {
+                debug_assert_eq!(executions_are_closed_once(traces.iter().map(Arc::as_ref)), Ok(()));
                 append_patiently(&log, traces).await?;
             }
             Ok(())

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::handles::{Handles, Mentions};
 use super::{is_offered, only_name};
 use crate::core::event::Json;
 use crate::core::graph::measures::Measures;
@@ -19,6 +20,9 @@ use crate::core::state::State;
 pub struct DiscoverAnswer {
     results: Vec<ItemDto>,
     meta: MetaDto,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
     #[serde(skip_serializing_if = "Option::is_none")]
     deprecated: Option<&'static str>,
 }
@@ -87,7 +91,8 @@ struct RelatedToolDto {
 
 impl DiscoverAnswer {
     pub(super) fn new(state: &State, query: &str, only: ItemFilter, found: &Discovery, measures: Option<&Measures>) -> Self {
-        let results: Vec<ItemDto> = found.hits.iter().map(|hit| ItemDto::new(state, hit, measures)).collect();
+        let mentions = Mentions::new(state);
+        let results: Vec<ItemDto> = found.hits.iter().map(|hit| ItemDto::new(&mentions, hit, measures)).collect();
         let meta = MetaDto {
             query: query.to_owned(),
             filter_type: only_name(only),
@@ -98,7 +103,7 @@ impl DiscoverAnswer {
             next_offset: None,
             based_on_seq: state.applied().0,
         };
-        Self { results, meta, deprecated: None }.beginning_at(0)
+        Self { results, meta, handles: mentions.handles(), deprecated: None }.beginning_at(0)
     }
 
     /// Says where the next page begins, for a page that begins at `offset`.
@@ -120,7 +125,7 @@ impl DiscoverAnswer {
 }
 
 impl ItemDto {
-    fn new(state: &State, hit: &Hit, measures: Option<&Measures>) -> Self {
+    fn new(mentions: &Mentions<'_>, hit: &Hit, measures: Option<&Measures>) -> Self {
         let mut item = Self {
             r#type: "tool",
             id: String::new(),
@@ -141,8 +146,8 @@ impl ItemDto {
             tools: None,
         };
         match hit.node.kind() {
-            NodeKind::Tool(position) => item.describe_tool(state, position, measures),
-            NodeKind::Capability(position) => item.describe_capability(state, position),
+            NodeKind::Tool(position) => item.describe_tool(mentions.state, position, measures),
+            NodeKind::Capability(position) => item.describe_capability(mentions, position),
         }
         item
     }
@@ -161,8 +166,8 @@ impl ItemDto {
         self.related_tools = measures.map(|measures| related(state, measures, Node::tool(position)));
     }
 
-    fn describe_capability(&mut self, state: &State, position: u32) {
-        let capability = state.capabilities.at(position);
+    fn describe_capability(&mut self, mentions: &Mentions<'_>, position: u32) {
+        let capability = mentions.state.capabilities.at(position);
         self.r#type = "capability";
         self.id = capability.id.to_string();
         self.handle = Some(capability.handle.to_string());
@@ -171,7 +176,7 @@ impl ItemDto {
         self.usage_count = capability.usage;
         self.code_snippet.clone_from(&capability.code);
         self.input_schema = capability.parameters_schema.as_ref().map(parsed);
-        self.tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
+        self.tools = Some(mentions.nodes(&capability.members));
     }
 }
 
@@ -226,8 +231,9 @@ struct ToolDto {
 
 impl SearchToolsAnswer {
     pub(super) fn new(state: &State, query: &str, found: &FoundTools, measures: &Measures, with_related: bool) -> Self {
+        let mentions = Mentions::new(state);
         let tool = |ToolHit { hit, graph, score }: &ToolHit| {
-            let item = ItemDto::new(state, hit, with_related.then_some(measures));
+            let item = ItemDto::new(&mentions, hit, with_related.then_some(measures));
             ToolDto {
                 tool_id: item.id,
                 server_id: item.server_id.unwrap_or_default(),

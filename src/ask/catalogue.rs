@@ -2,21 +2,29 @@
 //! give the same answers.
 
 mod dto;
+mod executions;
 mod trace;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::AskError;
+use super::handles::Mentions;
+use super::{AskError, Asker};
 use crate::core::event::Kind;
+use crate::core::graph::Node;
+use crate::core::graph::measures::Measures;
+use crate::core::id::CapabilityId;
 use crate::core::state::{FOLD, State};
-pub(crate) use dto::{AnnotationsDto, CapabilityDto, EdgeDto, LatencyDto, ToolDto};
+pub(crate) use dto::{AnnotationsDto, CapabilityDto, EdgeDto, LatencyDto, MeasuredDto, ToolDto};
+pub(crate) use executions::{ExecutionDto, ExecutionsQuery, executions};
 pub(crate) use trace::{TraceDto, TraceQuery, trace};
 
 const PAGE_DEFAULT: usize = 100;
 pub(crate) const PAGE_MAX: usize = 1_000;
 const EDGES_MAX: usize = 100_000;
+/// Nodes whose measures are listed, the highest ranks first.
+const MEASURED_MAX: usize = 20_000;
 
 /// A question without an answer, by the field that is to blame.
 pub(crate) struct Refused {
@@ -88,8 +96,16 @@ pub(crate) fn tools(view: &State, page: &Page) -> Result<Value, Refused> {
 
 pub(crate) fn capabilities(view: &State, page: &Page) -> Result<Value, Refused> {
     let (capabilities, next) = page.cut(view.capabilities.iter(), |capability| capability.id.to_string())?;
-    let capabilities: Vec<CapabilityDto<'_>> = capabilities.into_iter().map(|found| CapabilityDto::new(found, view)).collect();
-    Ok(json!({"capabilities": capabilities, "next": next, "based_on_seq": view.applied().0}))
+    let mentions = Mentions::new(view);
+    let capabilities: Vec<CapabilityDto<'_>> =
+        capabilities.into_iter().map(|found| CapabilityDto::new(found, &mentions)).collect();
+    let handles = mentions.handles();
+    Ok(json!({"capabilities": capabilities, "handles": handles, "next": next, "based_on_seq": view.applied().0}))
+}
+
+/// One capability; null if it is not known.
+pub(crate) fn capability(view: &State, id: CapabilityId) -> Value {
+    json!(view.capabilities.get(id).map(|found| CapabilityDto::new(found, &Mentions::new(view))))
 }
 
 #[derive(Deserialize)]
@@ -98,10 +114,24 @@ pub(crate) struct GraphQuery {
     limit: Option<usize>,
     /// Only edges of this kind.
     kind: Option<String>,
+    /// Also the rank, the community and the level of the nodes.
+    #[serde(default)]
+    measures: bool,
+    /// A moment of the past; HTTP only.
+    pub(crate) at: Option<String>,
 }
 
-/// The strongest edges first: by weight, then by observations, then by ends.
-pub(crate) fn graph(view: &State, query: &GraphQuery) -> Result<Value, Refused> {
+impl Asker {
+    /// The graph, by the newest view and measures.
+    pub(crate) fn graph(&self, query: &GraphQuery) -> Result<Value, Refused> {
+        // The measures are read first, because the view must contain every node that they do.
+        let measures = self.measures.current();
+        graph(&self.views.current(), &measures, query)
+    }
+}
+
+/// The strongest edges first: by weight, then by observations, then by ends. The measures are not newer than the view.
+pub(crate) fn graph(view: &State, measures: &Measures, query: &GraphQuery) -> Result<Value, Refused> {
     let limit = Page { after: None, limit: query.limit.or(Some(PAGE_MAX)) }.limit(EDGES_MAX)?;
     let wanted = |name: &str| query.kind.as_deref().is_none_or(|kind| kind == name);
     let counted =
@@ -118,12 +148,27 @@ pub(crate) fn graph(view: &State, query: &GraphQuery) -> Result<Value, Refused> 
         stronger.then_with(|| (&a.from, &a.to).cmp(&(&b.from, &b.to)))
     });
     edges.truncate(limit);
+    let mentions = Mentions::new(view);
+    edges.iter().flat_map(|edge| edge.ends).for_each(|end| drop(mentions.node(end)));
+    let nodes = query.measures.then(|| measured_nodes(measures, &mentions));
     Ok(json!({
         "nodes": view.tools.len() + view.capabilities.len(),
+        "measured": nodes,
         "total_edges": total,
         "edges": edges,
+        "handles": mentions.handles(),
         "based_on_seq": view.applied().0,
     }))
+}
+
+/// The nodes that the measures know, the highest ranks first.
+fn measured_nodes(measures: &Measures, mentions: &Mentions<'_>) -> Vec<MeasuredDto> {
+    let State { tools, capabilities, .. } = mentions.state;
+    let all = (0..).take(tools.len()).map(Node::tool).chain((0..).take(capabilities.len()).map(Node::capability));
+    let mut known: Vec<(Node, Node)> = all.filter_map(|node| Some((node, measures.community(node)?))).collect();
+    known.sort_by(|(a, _), (b, _)| measures.pagerank(*b).total_cmp(&measures.pagerank(*a)).then(a.cmp(b)));
+    known.truncate(MEASURED_MAX);
+    known.into_iter().map(|(node, community)| MeasuredDto::new(mentions, node, community, measures.pagerank(node))).collect()
 }
 
 /// Position, digest and sizes of the view. The digest reads the whole state: ask for it, do not poll it.

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::handles::{Handles, Mentions};
 use super::predict::{PredictAnswer, PredictMode, PredictRequest, ReasonDto, item_name, seed};
 use super::request::{context_callees, named_callee};
 use super::{AskError, Asker};
@@ -12,7 +13,8 @@ use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
 use crate::core::predict::PredictionQuery;
 use crate::core::predict::evidence::Evidence;
-use crate::core::predict::explain::{Aim, Explanation, SupportingTrace, explain};
+use crate::core::predict::explain::{Explanation, SupportingTrace, explain};
+use crate::core::predict::hyperpath::Aim;
 use crate::core::predict::score::Impression;
 use crate::core::rank::Question;
 use crate::core::state::State;
@@ -63,6 +65,9 @@ pub struct ExplainAnswer {
     /// The prediction as it was served.
     #[serde(skip_serializing_if = "Option::is_none")]
     served: Option<ImpressionDto>,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -172,6 +177,7 @@ fn parse_outcome(state: &State, item: &str) -> Result<Outcome, AskError> {
 
 impl ExplainAnswer {
     fn new(state: &State, found: Explanation, question: &Question, explained: ExplainedQuestion) -> Self {
+        let mentions = Mentions::new(state);
         let contributions = found.ranked.contributions();
         let symbol = match &found.ranked.outcome {
             Outcome::Call(callee) => state.find(callee).map(crate::core::graph::transition::Symbol::call),
@@ -184,30 +190,34 @@ impl ExplainAnswer {
             p: impression.ranked.iter().find(|(listed, _)| listed.is_some() && *listed == symbol).map(|(_, p)| *p),
         });
         Self {
-            item: item_name(&found.ranked.outcome),
+            item: match &found.ranked.outcome {
+                Outcome::Call(callee) => mentions.callee(callee),
+                Outcome::Done => item_name(&Outcome::Done),
+            },
             p: found.ranked.p,
             rank: found.rank,
             score: contributions.iter().map(crate::core::predict::Contribution::amount).sum(),
             reasons: contributions.into_iter().map(ReasonDto::from).collect(),
             clause: found.clause.and_then(|clause| question.clauses.get(clause)).map(|clause| clause.text.clone()),
-            targets: found.aims.into_iter().filter_map(|aim| AimDto::new(state, aim)).collect(),
+            targets: found.aims.into_iter().filter_map(|aim| AimDto::new(&mentions, aim)).collect(),
             taught: found.supporting.into_iter().map(SupportingTraceDto::from).collect(),
             intent: explained.intent,
-            context: explained.context.iter().map(ToString::to_string).collect(),
+            context: explained.context.iter().map(|callee| mentions.callee(callee)).collect(),
             now: PredictAnswer::new(state, &found.prediction, 0),
             served,
+            handles: mentions.handles(),
         }
     }
 }
 
 impl AimDto {
-    fn new(state: &State, Aim { capability, share, is_by_shgat, next }: Aim) -> Option<Self> {
+    fn new(mentions: &Mentions<'_>, Aim { capability, share, is_by_shgat, next }: Aim) -> Option<Self> {
         let NodeKind::Capability(position) = capability.kind() else { return None };
-        let (known, name) = (state.capabilities.at(position), |member| state.callee(member).to_string());
-        let tools = known.members.iter().copied().map(name).collect();
+        let known = mentions.state.capabilities.at(position);
+        let item = mentions.state.callee(capability).to_string();
         let by = if is_by_shgat { "shgat" } else { "memory" };
-        let (handle, next) = (known.handle.to_string(), next.into_iter().map(name).collect());
-        Some(Self { item: name(capability), handle, name: known.name.clone(), tools, by, share, next })
+        let (tools, next) = (mentions.nodes(&known.members), mentions.nodes(&next));
+        Some(Self { item, handle: known.handle.to_string(), name: known.name.clone(), tools, by, share, next })
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::predict::item_name;
 use super::trained::{RunDto, ServingDto, TrainerDto, runs, serving};
 use crate::core::event::Outcome;
+use crate::core::name::handle;
 use crate::core::predict::metrics::StepMetrics;
 use crate::core::predict::score::WINDOWS;
 use crate::core::predict::signals::{Signal, StepKind};
@@ -68,6 +69,9 @@ struct WindowDto {
 #[schemars(rename = "Threshold")]
 struct ThresholdDto {
     item: String,
+    /// The readable name of a capability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
     alpha: f64,
     beta: f64,
 }
@@ -95,7 +99,8 @@ fn ranker(state: &State) -> ModelDto {
     };
     let judged = predictor.thresholds.iter().map(|(symbol, posterior)| {
         let outcome = symbol.node().map_or(Outcome::Done, |node| Outcome::Call(state.callee(node)));
-        ThresholdDto { item: item_name(&outcome), alpha: posterior.alpha, beta: posterior.beta }
+        let handle = symbol.node().and_then(|node| handle(state, node)).map(str::to_owned);
+        ThresholdDto { item: item_name(&outcome), handle, alpha: posterior.alpha, beta: posterior.beta }
     });
     let mut thresholds: Vec<ThresholdDto> = judged.collect();
     thresholds.sort_by(|a, b| (b.alpha + b.beta).total_cmp(&(a.alpha + a.beta)).then_with(|| a.item.cmp(&b.item)));

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::DiscoverAnswer;
-use crate::core::capability::Status;
 use crate::core::glob;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::{Node, NodeKind};
@@ -62,7 +61,7 @@ fn matching(state: &State, name: &str) -> Vec<Node> {
 fn is_usable(state: &State, node: Node) -> bool {
     match node.kind() {
         NodeKind::Tool(position) => state.tools.at(position).is_offered(),
-        NodeKind::Capability(position) => state.capabilities.at(position).status != Status::Stub,
+        NodeKind::Capability(position) => state.capabilities.at(position).is_offered(),
     }
 }
 

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::handles::{Handles, Mentions};
 use super::request::context_callees;
 use super::{AskError, Asker, ItemType, checked_limit};
-use crate::core::event::Outcome;
+use crate::core::event::{Outcome, whole};
 use crate::core::graph::NodeKind;
 use crate::core::id::{Callee, RecordId};
 use crate::core::predict::asked::prediction_id;
@@ -31,7 +32,7 @@ pub struct PredictRequest {
     /// The tools and capabilities called so far, in order; none at the start.
     #[serde(default, alias = "context_tools")]
     pub context: Vec<String>,
-    #[serde(alias = "k")]
+    #[serde(default, alias = "k", deserialize_with = "whole::optional")]
     pub limit: Option<usize>,
     /// Only tools or only capabilities.
     #[serde(default)]
@@ -84,7 +85,9 @@ impl Asker {
         answer.unknown = given.filter(|(_, callee)| state.find(callee).is_none()).map(|(text, _)| text.clone()).collect();
         if request.only == ItemType::Capability {
             let found = underway(&state, &self.measures.current(), &context, limit);
-            answer.underway = Some(found.iter().map(|found| UnderwayDto::new(&state, found)).collect());
+            let mentions = Mentions::new(&state);
+            answer.underway = Some(found.iter().map(|found| UnderwayDto::new(&mentions, found)).collect());
+            answer.handles.add(mentions.handles());
         }
         Ok(answer)
     }
@@ -129,6 +132,9 @@ pub struct PredictAnswer {
     /// If only capabilities were asked for: those that the calls so far are part of, the best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     underway: Option<Vec<UnderwayDto>>,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -148,7 +154,8 @@ struct UnderwayDto {
 }
 
 impl UnderwayDto {
-    fn new(state: &State, found: &Underway) -> Self {
+    fn new(mentions: &Mentions<'_>, found: &Underway) -> Self {
+        let state = mentions.state;
         let NodeKind::Capability(position) = found.capability.kind() else { unreachable!("only capabilities are under way") };
         Self {
             item: state.callee(found.capability).to_string(),
@@ -157,7 +164,7 @@ impl UnderwayDto {
             score: found.score,
             overlap: found.overlap,
             boost: found.boost,
-            missing: found.missing.iter().map(|member| state.callee(*member).to_string()).collect(),
+            missing: mentions.nodes(&found.missing),
         }
     }
 }
@@ -197,9 +204,10 @@ impl PredictAnswer {
     /// The answer with at most `reasons_max` reasons per outcome.
     pub(super) fn new(state: &State, prediction: &Prediction, reasons_max: usize) -> Self {
         let ranked = if prediction.is_informed { prediction.ranked.as_slice() } else { &[] };
+        let mentions = Mentions::new(state);
         Self {
             prediction: None,
-            ranked: ranked.iter().map(|ranked| RankedDto::new(state, ranked, reasons_max)).collect(),
+            ranked: ranked.iter().map(|ranked| RankedDto::new(&mentions, ranked, reasons_max)).collect(),
             note: (!prediction.is_informed).then_some(NOTHING_LEARNT),
             threshold: prediction.threshold,
             decision: prediction.decision.name(),
@@ -207,6 +215,7 @@ impl PredictAnswer {
             based_on_seq: prediction.based_on_seq.0,
             unknown: Vec::new(),
             underway: None,
+            handles: mentions.handles(),
         }
     }
 }
@@ -220,7 +229,8 @@ pub(super) fn item_name(outcome: &Outcome) -> String {
 }
 
 impl RankedDto {
-    fn new(state: &State, ranked: &Ranked, reasons_max: usize) -> Self {
+    fn new(mentions: &Mentions<'_>, ranked: &Ranked, reasons_max: usize) -> Self {
+        let state = mentions.state;
         let r#type = match &ranked.outcome {
             Outcome::Call(Callee::Tool(_)) => "tool",
             Outcome::Call(Callee::Capability(_)) => "capability",
@@ -235,7 +245,7 @@ impl RankedDto {
             let capability = state.capabilities.at(position);
             dto.handle = Some(capability.handle.to_string());
             dto.name = Some(capability.name.clone());
-            dto.tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
+            dto.tools = Some(mentions.nodes(&capability.members));
         }
         dto
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Asker;
 use super::catalogue::{PAGE_MAX, Page, Refused};
+use super::handles::{Handles, Mentions};
 use super::request::named_callee;
 use crate::core::graph::adjacency::Link;
 use crate::core::graph::measures::Measures;
@@ -28,6 +29,9 @@ pub(crate) struct RelatedDto {
     /// The way that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathDto>,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
     /// The last record that the measures know of.
     based_on_seq: u64,
 }
@@ -95,6 +99,8 @@ pub(crate) struct RelatedQuery {
     /// Also the way to this one.
     pub(crate) to: Option<String>,
     pub(crate) limit: Option<usize>,
+    /// A moment of the past; HTTP only.
+    pub(crate) at: Option<String>,
 }
 
 impl Asker {
@@ -122,7 +128,8 @@ impl RelatedDto {
     /// `limit` cuts the neighbours of each direction and the mates. Withdrawn tools are not recommended, but shown as neighbours.
     fn new(state: &State, measures: &Measures, node: Node, to: Option<Node>, limit: usize) -> Self {
         let asked = node;
-        let name = |node: Node| state.callee(node).to_string();
+        let mentions = Mentions::new(state);
+        let name = |node: Node| mentions.node(node);
         let offered = |node: Node| matches!(node.kind(), NodeKind::Tool(position) if state.tools.at(position).is_offered());
         let neighbour = |(node, link): (Node, Link)| NeighbourDto {
             tool: name(node),
@@ -156,6 +163,8 @@ impl RelatedDto {
                 .collect(),
             neighbours: NeighboursDto { r#in: neighbours(Direction::In), out: neighbours(Direction::Out) },
             path: to.map(path),
+            // The last to be computed: it has what the others mention.
+            handles: mentions.handles(),
             based_on_seq: measures.applied().0,
         }
     }

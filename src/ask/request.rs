@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{AskError, checked_filter, checked_limit};
+use crate::core::event::whole;
 use crate::core::graph::Node;
 use crate::core::id::Callee;
 use crate::core::name::{UnknownName, resolve};
@@ -24,9 +25,10 @@ pub struct DiscoverRequest {
     pub name: Option<String>,
     #[serde(default)]
     pub filter: Filter,
+    #[serde(default, deserialize_with = "whole::optional")]
     pub limit: Option<usize>,
     /// How many results are left out at the beginning: `meta.next_offset` of the page before.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::one")]
     pub offset: usize,
     #[serde(default)]
     pub include_related: bool,
@@ -88,6 +90,7 @@ pub struct SearchToolsRequest {
     pub query: String,
     #[serde(default)]
     pub context_tools: Vec<String>,
+    #[serde(default, deserialize_with = "whole::optional")]
     pub limit: Option<usize>,
     #[serde(default)]
     pub include_related: bool,
@@ -107,6 +110,7 @@ pub struct SearchCapabilitiesRequest {
     pub intent: String,
     #[serde(default, alias = "minScore")]
     pub min_score: f64,
+    #[serde(default, deserialize_with = "whole::optional")]
     pub limit: Option<usize>,
 }
 

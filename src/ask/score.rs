@@ -7,8 +7,10 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::handles::{Handles, Mentions};
 use super::request::named_callees;
 use super::{AskError, Asker, ItemType, checked_limit};
+use crate::core::event::whole;
 use crate::core::graph::{Node, NodeKind};
 use crate::core::id::{Callee, Seq};
 use crate::core::predict::targets::{TargetScore, Targets};
@@ -26,7 +28,7 @@ pub struct ScoreRequest {
     #[serde(default)]
     pub only: ItemType,
     /// Only capabilities of this level: 0 for those that contain tools only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
     pub level: Option<usize>,
     /// The best `limit` capabilities of every level instead of one list.
     #[serde(default)]
@@ -34,6 +36,7 @@ pub struct ScoreRequest {
     /// Tools and capabilities in order, to predict whether they succeed for the intent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
+    #[serde(default, deserialize_with = "whole::optional")]
     pub limit: Option<usize>,
 }
 
@@ -65,8 +68,11 @@ pub struct ScoreAnswer {
     path: Option<PathDto>,
     /// The tools and capabilities that have a score.
     scored: CountsDto,
-    /// Capabilities without a score: learnt after the training, among those used least, or never seen whole.
+    /// Offered capabilities without a score: learnt after the training, or among those used least.
     unscored_capabilities: usize,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
     /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
@@ -188,8 +194,10 @@ impl Asker {
         let found = targets.zip(question.vector).filter(|(targets, vector)| targets.dim() == vector.len());
         let mut answer = ScoreAnswer::empty(&state, question.intent);
         if let Some((targets, vector)) = found {
-            answer.fill(&state, &targets, &vector, &request, limit);
-            answer.path = (!path.is_empty()).then(|| PathDto::new(&state, &targets, &vector, &path));
+            let mentions = Mentions::new(&state);
+            answer.fill(&mentions, &targets, &vector, &request, limit);
+            answer.path = (!path.is_empty()).then(|| PathDto::new(&mentions, &targets, &vector, &path));
+            answer.handles = mentions.handles();
         }
         Ok(answer)
     }
@@ -204,20 +212,22 @@ impl ScoreAnswer {
             levels: None,
             path: None,
             scored: CountsDto { tools: 0, capabilities: 0 },
-            unscored_capabilities: state.capabilities.len(),
+            unscored_capabilities: offered(state),
+            handles: Handles::default(),
             based_on_seq: state.applied().0,
         }
     }
 
-    fn fill(&mut self, state: &State, targets: &Targets, vector: &[f32], request: &ScoreRequest, limit: usize) {
+    fn fill(&mut self, mentions: &Mentions<'_>, targets: &Targets, vector: &[f32], request: &ScoreRequest, limit: usize) {
+        let state = mentions.state;
         self.source = match targets.version() {
             Some(version) => SourceDto { kind: "trained", version: Some(version.to_string()), note: None },
             None => SourceDto { kind: "untrained", version: None, note: Some(UNTRAINED) },
         };
-        let (tools, capabilities) = targets.counts();
+        let (tools, capabilities) = targets.counts(state);
         self.scored = CountsDto { tools, capabilities };
-        self.unscored_capabilities = state.capabilities.len().saturating_sub(capabilities);
-        let dtos = |scores: Vec<TargetScore>| scores.iter().map(|score| ScoreDto::new(state, score)).collect::<Vec<_>>();
+        self.unscored_capabilities = offered(state).saturating_sub(capabilities);
+        let dtos = |scores: Vec<TargetScore>| scores.iter().map(|score| ScoreDto::new(mentions, score)).collect::<Vec<_>>();
         if request.by_level {
             let levels: BTreeMap<usize, Vec<TargetScore>> = targets.top_by_level(state, vector, limit);
             self.levels = Some(levels.into_iter().map(|(level, scores)| LevelDto { level, results: dtos(scores) }).collect());
@@ -231,8 +241,14 @@ impl ScoreAnswer {
     }
 }
 
+/// The number of capabilities that may be recommended.
+fn offered(state: &State) -> usize {
+    state.capabilities.rows().filter(|capability| capability.is_offered()).count()
+}
+
 impl ScoreDto {
-    fn new(state: &State, TargetScore { node, level, score, heads, .. }: &TargetScore) -> Self {
+    fn new(mentions: &Mentions<'_>, TargetScore { node, level, score, heads, .. }: &TargetScore) -> Self {
+        let state = mentions.state;
         let [semantic, structure, temporal] = heads.map(f64::from);
         let (mut handle, mut name, mut tools, mut r#type) = (None, None, None, "tool");
         if let NodeKind::Capability(position) = node.kind() {
@@ -240,7 +256,7 @@ impl ScoreDto {
             r#type = "capability";
             handle = Some(capability.handle.to_string());
             name = Some(capability.name.clone());
-            tools = Some(capability.members.iter().map(|member| state.callee(*member).to_string()).collect());
+            tools = Some(mentions.nodes(&capability.members));
         }
         let (item, heads) = (state.callee(*node).to_string(), HeadsDto { semantic, structure, temporal });
         Self { item, r#type, level: *level, score: f64::from(*score), heads, handle, name, tools }
@@ -248,11 +264,11 @@ impl ScoreDto {
 }
 
 impl PathDto {
-    fn new(state: &State, targets: &Targets, vector: &[f32], path: &[Callee]) -> Self {
-        let nodes: Vec<Option<Node>> = path.iter().map(|callee| state.find(callee)).collect();
+    fn new(mentions: &Mentions<'_>, targets: &Targets, vector: &[f32], path: &[Callee]) -> Self {
+        let nodes: Vec<Option<Node>> = path.iter().map(|callee| mentions.state.find(callee)).collect();
         let (scores, success) = targets.path(vector, &nodes);
         let node = |((callee, node), score): ((&Callee, &Option<Node>), f32)| PathNodeDto {
-            item: callee.to_string(),
+            item: mentions.callee(callee),
             score: f64::from(score),
             known: node.is_some_and(|node| targets.has(node)),
         };

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::handles::{Handles, Mentions};
 use super::predict::seed;
 use super::request::{context_callees, named_callees};
 use super::{AskError, Asker, PredictMode, PredictRequest};
+use crate::core::event::whole;
 use crate::core::predict::{PredictionQuery, predict};
 use crate::core::speculate::{NextCall, NotAhead, PlannedCall, next_layer, predicted_call};
 use crate::core::state::State;
@@ -29,7 +31,7 @@ pub struct SpeculateRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<PlannedTask>,
     /// The positions in the plan that are done.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty", deserialize_with = "whole::list")]
     pub done: BTreeSet<usize>,
 }
 
@@ -37,7 +39,7 @@ pub struct SpeculateRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlannedTask {
     pub tool: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::list")]
     pub depends_on: Vec<usize>,
 }
 
@@ -96,6 +98,9 @@ pub struct SpeculateAnswer {
     p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     threshold: Option<f64>,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
     /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
@@ -114,12 +119,14 @@ struct CallDto {
 
 impl SpeculateAnswer {
     fn new(state: &State, calls: Vec<NextCall>) -> Self {
+        let mentions = Mentions::new(state);
         let call = |call: NextCall| CallDto {
-            tool: call.callee.to_string(),
+            tool: mentions.callee(&call.callee),
             task: call.position,
             why: call.verdict.err().map(NotAhead::name),
         };
         let (run, wait) = calls.into_iter().map(call).partition(|call| call.why.is_none());
-        Self { run, wait, p: None, threshold: None, based_on_seq: state.applied().0 }
+        let handles = mentions.handles();
+        Self { run, wait, p: None, threshold: None, handles, based_on_seq: state.applied().0 }
     }
 }

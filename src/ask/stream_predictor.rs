@@ -2,15 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
+use super::handles::{Handles, Mentions};
 use super::predict::PredictAnswer;
 use super::{AskError, Asker};
+use crate::clock::monotonic;
 use crate::core::event::{Event, NewRecord, PredictionServed, RankedOutcome};
+use crate::core::graph::Node;
 use crate::core::id::{ExecutionId, RecordId, SessionId};
 use crate::core::live::LiveContext;
+use crate::core::paths::PathIndex;
 use crate::core::predict::evidence::Evidence;
+use crate::core::predict::hyperpath::{Aim, way_to_target};
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{Prediction, PredictionQuery, predict_with};
 use crate::core::rank::Question;
@@ -21,13 +28,24 @@ const SOURCE: &str = "pml/prediction";
 const REASONS_MAX: usize = 3;
 /// Intents whose vectors are cached: an execution has one intent for all its steps.
 const QUESTIONS_MAX: usize = 1_024;
-/// Intents whose evidence is cached, until the next view. Each takes some bytes per tool.
-const EVIDENCE_MAX: usize = 64;
+/// How long a view is held while newer ones appear, at least and at most. Predictions of one view share the evidence of their intents and
+/// the paths; under load every step makes a new view.
+const VIEW_HELD_MIN: Duration = Duration::from_millis(50);
+const VIEW_HELD_MAX: Duration = Duration::from_millis(500);
+/// A view is held longer while predicting takes more than one part in this many of the time.
+const IDLE_SHARE: u32 = 4;
+/// Tools in the cached evidence of all intents together; the evidence of an intent takes some bytes per tool.
+const EVIDENCE_TOOLS_MAX: usize = 1 << 20;
 
 /// `StreamPredictor` predicts for one live context after the other and caches vectors and evidence by intent.
 pub struct StreamPredictor {
     asker: Asker,
     state: Arc<State>,
+    /// When `state` was the newest view, and how long was spent on predictions since.
+    taken_over: Option<Instant>,
+    spent: Duration,
+    /// The path index of `state`, with the distances from the current calls of live executions.
+    paths: PathIndex,
     questions: BTreeMap<String, Question>,
     evidence: BTreeMap<String, Evidence>,
 }
@@ -50,25 +68,67 @@ struct MessageDto<'a> {
     session: Option<&'a str>,
     /// The record that caused it.
     cause: String,
+    /// The capability that the execution likely aims at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<TargetDto>,
     #[serde(flatten)]
     answer: PredictAnswer,
 }
 
+#[derive(Serialize)]
+struct TargetDto {
+    /// `capability:<id>`.
+    item: String,
+    /// `shgat` or `memory`, as in an explanation.
+    by: &'static str,
+    share: f64,
+    /// Its calls that were not made and wait for no other.
+    next: Vec<String>,
+    /// The shortest hyperpath to it from the last call, both included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<Vec<String>>,
+    /// The handles of these capabilities.
+    handles: Handles,
+}
+
 impl StreamPredictor {
     pub fn new(asker: Asker) -> Self {
-        Self { asker, state: Arc::default(), questions: BTreeMap::new(), evidence: BTreeMap::new() }
+        Self {
+            asker,
+            state: Arc::default(),
+            taken_over: None,
+            spent: Duration::ZERO,
+            paths: PathIndex::default(),
+            questions: BTreeMap::new(),
+            evidence: BTreeMap::new(),
+        }
     }
 
-    /// Predicts from the newest view, with at most `ranked_max` outcomes.
-    pub fn predict(&mut self, context: &LiveContext, ranked_max: usize) -> Result<StreamedPrediction, AskError> {
-        self.refresh_view();
-        let prediction = self.rank(context, ranked_max)?;
+    /// Predicts for each context, with at most `ranked_max` outcomes, from the newest view or one that was until [`VIEW_HELD_MAX`] ago, and
+    /// hands over each prediction as soon as it is made.
+    pub fn predict_all(
+        &mut self,
+        contexts: &[LiveContext],
+        ranked_max: usize,
+        mut hand_over: impl FnMut(Result<StreamedPrediction, AskError>),
+    ) {
+        let began = monotonic();
+        self.refresh_view(began);
+        for context in contexts {
+            hand_over(self.predict(context, ranked_max));
+        }
+        self.spent += began.elapsed();
+    }
+
+    fn predict(&mut self, context: &LiveContext, ranked_max: usize) -> Result<StreamedPrediction, AskError> {
+        let (prediction, target) = self.rank(context, ranked_max)?;
         let id = prediction_id(context);
         let message = MessageDto {
             prediction: id.to_string(),
             execution: context.execution.as_str(),
             session: context.session.as_ref().map(SessionId::as_str),
             cause: context.cause.to_string(),
+            target,
             answer: PredictAnswer::new(&self.state, &prediction, REASONS_MAX),
         };
         let message = serde_json::to_vec(&message).expect("a prediction is JSON");
@@ -80,8 +140,14 @@ impl StreamPredictor {
         })
     }
 
-    /// Takes over the newest view and drops what was cached from an older one.
-    fn refresh_view(&mut self) {
+    /// Takes over the newest view and drops what was cached from an older one, unless that is to be held.
+    fn refresh_view(&mut self, now: Instant) {
+        let held = self.taken_over.map(|taken_over| now - taken_over);
+        let is_busy = held.is_some_and(|held| self.spent * IDLE_SHARE > held);
+        if held.is_some_and(|held| held < if is_busy { VIEW_HELD_MAX } else { VIEW_HELD_MIN }) {
+            return;
+        }
+        (self.taken_over, self.spent) = (Some(now), Duration::ZERO);
         let newest = self.asker.views.current();
         if newest.applied() == self.state.applied() {
             return;
@@ -90,21 +156,25 @@ impl StreamPredictor {
             self.questions.clear();
         }
         self.evidence.clear();
+        self.paths.update(&newest);
         self.state = newest;
     }
 
-    fn rank(&mut self, context: &LiveContext, ranked_max: usize) -> Result<Prediction, AskError> {
+    fn rank(&mut self, context: &LiveContext, ranked_max: usize) -> Result<(Prediction, Option<TargetDto>), AskError> {
         let intent = context.intent.trim();
         if !self.evidence.contains_key(intent) {
             let state = Arc::clone(&self.state);
             let evidence = Evidence::for_question(&state, self.question(intent)?);
-            if self.evidence.len() >= EVIDENCE_MAX {
+            if (self.evidence.len() + 1) * state.tools.len() > EVIDENCE_TOOLS_MAX {
                 self.evidence.clear();
             }
             self.evidence.insert(intent.to_owned(), evidence);
         }
         let query = PredictionQuery { context: &context.calls, k: ranked_max, mode: Mode::Passive, seed: context.cause };
-        Ok(predict_with(&self.state, &self.evidence[intent], &query))
+        let evidence = &self.evidence[intent];
+        let way = way_to_target(&self.state, evidence, &context.calls, &mut self.paths);
+        let target = way.map(|(aim, path)| TargetDto::new(&self.state, &aim, path));
+        Ok((predict_with(&self.state, evidence, &query), target))
     }
 
     fn question(&mut self, intent: &str) -> Result<&Question, AskError> {
@@ -116,6 +186,16 @@ impl StreamPredictor {
             self.questions.insert(intent.to_owned(), question);
         }
         Ok(&self.questions[intent])
+    }
+}
+
+impl TargetDto {
+    fn new(state: &State, aim: &Aim, path: Option<Vec<Node>>) -> Self {
+        let mentions = Mentions::new(state);
+        let item = mentions.node(aim.capability);
+        let (next, path) = (mentions.nodes(&aim.next), path.map(|path| mentions.nodes(&path)));
+        let by = if aim.is_by_shgat { "shgat" } else { "memory" };
+        Self { item, by, share: aim.share, next, path, handles: mentions.handles() }
     }
 }
 

@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::handles::{Handles, Mentions};
 use super::request::context_callees;
 use super::{AskError, Asker, checked_limit};
+use crate::core::event::whole;
 use crate::core::id::Callee;
 use crate::core::rank::Index;
+use crate::core::state::State;
 use crate::core::suggest::planner::Planner;
 use crate::core::suggest::{Argument, Missing, SURE_MIN, SuggestedPlan, SuggestedTask, Suggestion};
 
@@ -24,7 +27,7 @@ pub struct SuggestRequest {
     #[serde(default)]
     pub context: Vec<String>,
     /// Alternatives at most, 1 to 3.
-    #[serde(alias = "limit")]
+    #[serde(default, alias = "limit", deserialize_with = "whole::optional")]
     pub k: Option<usize>,
 }
 
@@ -49,7 +52,9 @@ impl Asker {
     pub fn suggest(&self, request: SuggestRequest) -> Result<SuggestAnswer, AskError> {
         let alternatives = checked_limit(request.k, ALTERNATIVES, ALTERNATIVES)?;
         let context = context_callees(&self.views.current(), "context", &request.context)?;
-        Ok(SuggestAnswer::new(self.suggestion(request.intent, &context)?, alternatives))
+        let mut suggestion = self.suggestion(request.intent, &context)?;
+        suggestion.alternatives.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        Ok(SuggestAnswer::new(&self.views.current(), suggestion, alternatives))
     }
 
     /// The best plan for an intent; `None` if nothing fits.
@@ -80,6 +85,9 @@ pub struct SuggestAnswer {
     missing: Vec<MissingDto>,
     /// Capabilities that could be called instead of a part of the plan, the longest first.
     suggested_capabilities: Vec<String>,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
     /// The last record folded into the state that answered.
     based_on_seq: u64,
 }
@@ -134,31 +142,35 @@ struct MissingDto {
 }
 
 impl SuggestAnswer {
-    fn new(suggestion: Suggestion, alternatives: usize) -> Self {
+    fn new(state: &State, suggestion: Suggestion, alternatives: usize) -> Self {
+        let mentions = Mentions::new(state);
+        let plan = |plan: SuggestedPlan| PlanDto::new(plan, &mentions);
         Self {
-            plan: suggestion.best.map(PlanDto::from),
+            plan: suggestion.best.map(plan),
             sure: suggestion.is_sure,
             threshold: SURE_MIN,
-            alternatives: suggestion.alternatives.into_iter().take(alternatives).map(PlanDto::from).collect(),
-            missing: suggestion.missing.into_iter().map(MissingDto::from).collect(),
-            suggested_capabilities: suggestion.suggested_capabilities.iter().map(ToString::to_string).collect(),
+            alternatives: suggestion.alternatives.into_iter().take(alternatives).map(plan).collect(),
+            missing: suggestion.missing.iter().map(|missing| MissingDto::new(missing, &mentions)).collect(),
+            suggested_capabilities: suggestion.suggested_capabilities.iter().map(|callee| mentions.callee(callee)).collect(),
+            // The last to be computed: it has what the others mention.
+            handles: mentions.handles(),
             based_on_seq: suggestion.based_on_seq.0,
         }
     }
 }
 
-impl From<SuggestedPlan> for PlanDto {
-    fn from(plan: SuggestedPlan) -> Self {
+impl PlanDto {
+    fn new(plan: SuggestedPlan, mentions: &Mentions<'_>) -> Self {
         let origin = plan.origin.name();
-        let tasks = plan.tasks.into_iter().map(TaskDto::from).collect();
+        let tasks = plan.tasks.into_iter().map(|task| TaskDto::new(task, mentions)).collect();
         Self { id: plan.id.to_string(), tasks, confidence: plan.confidence, origin, rationale: plan.rationale }
     }
 }
 
-impl From<SuggestedTask> for TaskDto {
-    fn from(task: SuggestedTask) -> Self {
+impl TaskDto {
+    fn new(task: SuggestedTask, mentions: &Mentions<'_>) -> Self {
         Self {
-            tool: task.callee.to_string(),
+            tool: mentions.callee(&task.callee),
             p: task.p,
             depends_on: task.depends_on,
             layer: task.layer,
@@ -175,9 +187,9 @@ impl From<Argument> for ArgumentDto {
     }
 }
 
-impl From<Missing> for MissingDto {
-    fn from(missing: Missing) -> Self {
-        let (item, needed_by) = (missing.callee.to_string(), missing.needed_by.to_string());
+impl MissingDto {
+    fn new(missing: &Missing, mentions: &Mentions<'_>) -> Self {
+        let (item, needed_by) = (mentions.callee(&missing.callee), mentions.callee(&missing.needed_by));
         Self { item, needed_by, callable: missing.is_callable }
     }
 }

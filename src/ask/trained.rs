@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::core::event::{ModelPart, ModelTrained, ModelVersion};
+use crate::core::event::{CurvePoint, ModelPart, ModelTrained, ModelVersion};
 use crate::core::state::State;
 use crate::core::train::{Stage, TrainProgress};
 use crate::core::trained::TrainingRun;
@@ -43,8 +43,20 @@ pub(crate) struct RunDto {
     skipped: u64,
     settings: BTreeMap<String, String>,
     metrics: Vec<MetricDto>,
+    /// The epochs of its training, at most 64; empty for a part that is not trained in epochs, and for a run before curves were recorded.
+    curve: Vec<CurvePointDto>,
     digest: String,
     size: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CurvePoint")]
+struct CurvePointDto {
+    /// validation (the number of epochs was chosen on runs that are held out) or fit (on all runs).
+    stage: &'static str,
+    epoch: u32,
+    loss: f64,
+    validation: Option<f64>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -95,6 +107,13 @@ struct EndedDto {
     through_seq: u64,
     seconds: f64,
     problem: Option<String>,
+}
+
+impl CurvePointDto {
+    fn new(point: &CurvePoint) -> Self {
+        let CurvePoint { stage, epoch, loss, validation } = *point;
+        Self { stage: stage.name(), epoch, loss, validation }
+    }
 }
 
 impl EpochDto {
@@ -174,6 +193,7 @@ pub(crate) fn trained_dto(event: &ModelTrained, seq: Option<u64>, serving: bool,
         skipped: event.skipped,
         settings: event.settings.iter().cloned().collect(),
         metrics: event.metrics.iter().map(metric).collect(),
+        curve: event.curve.iter().map(CurvePointDto::new).collect(),
         digest: event.digest.clone(),
         size: event.size,
     }

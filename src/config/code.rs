@@ -1,6 +1,6 @@
 //! Settings of code mode.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 use crate::code::sandbox::Limits;
@@ -12,7 +12,7 @@ const STACK_BYTES_MIN: usize = 64 << 10;
 const STACK_BYTES_MAX: usize = 4 << 20;
 
 /// Limits of the programs of agents.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Code {
     pub memory_bytes: usize,

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 
 /// Settings of the HTTP server.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     pub listen: SocketAddr,
@@ -21,17 +21,18 @@ pub struct Http {
 }
 
 /// An API key of the HTTP server, by its hash.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
     pub name: String,
     /// Hexadecimal BLAKE3 of the key.
+    #[serde(skip_serializing)]
     pub hash: String,
     pub scopes: Vec<Scope>,
 }
 
 /// A permission of an API key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     Publish,
@@ -44,6 +45,8 @@ pub enum Scope {
 }
 
 impl Scope {
+    pub const ALL: [Self; 5] = [Self::Publish, Self::Query, Self::Execute, Self::Approve, Self::Admin];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Publish => "publish",

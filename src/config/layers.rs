@@ -9,7 +9,7 @@ use crate::core::redact::Redactor;
 
 /// Keys whose values are never shown.
 const SECRETS: [(&str, &str); 3] = [("nats", "password"), ("nats", "token"), ("nats", "nkey_seed")];
-const HIDDEN: &str = "(hidden)";
+pub(super) const HIDDEN: &str = "(hidden)";
 
 /// The settings that the program brings.
 pub(super) fn defaults() -> Table {
@@ -66,6 +66,17 @@ pub(super) fn hide_secrets(settings: &mut Table) {
             Some(Value::String(text)) if !text.is_empty() => HIDDEN.clone_into(text),
             _ => {}
         }
+    }
+}
+
+/// Hides secrets inside texts by their shapes, and where the machine keeps its files, which no answer tells.
+pub(super) fn hide_shapes(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) if text.starts_with('/') || text.starts_with("file:") => HIDDEN.clone_into(text),
+        serde_json::Value::String(text) => Redactor::builtin().clean(text),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(hide_shapes),
+        serde_json::Value::Object(members) => members.values_mut().for_each(hide_shapes),
+        _ => {}
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 
@@ -11,7 +11,7 @@ use super::ConfigError;
 const ANSWER_BYTES_MIN: usize = 1_024;
 
 /// Settings of the MCP gateway.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mcp {
     pub expose: Expose,
@@ -49,8 +49,8 @@ impl Mcp {
 }
 
 /// Which tools of other servers are listed beside pml's own. All that are offered can be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Expose {
     Meta,
     All,
@@ -76,6 +76,12 @@ impl TryFrom<String> for Expose {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
+    }
+}
+
+impl From<Expose> for String {
+    fn from(expose: Expose) -> Self {
+        expose.to_string()
     }
 }
 

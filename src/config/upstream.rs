@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Secret;
 
 /// Settings of the MCP servers whose tools are called.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
     pub file: PathBuf,
@@ -38,7 +38,7 @@ impl Environment {
 }
 
 /// Settings of the execution of workflows.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Execute {
     pub approval: Approval,
@@ -50,7 +50,7 @@ pub struct Execute {
 }
 
 /// Which calls of a workflow need approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
     /// Those of tools that say that they may destroy something.

@@ -3,6 +3,7 @@
 use super::{Config, ConfigError};
 use crate::core::id::ToolId;
 use crate::core::redact::Redactor;
+use crate::files::Place;
 
 /// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
 const LEASE_MS_MIN: u64 = 500;
@@ -38,10 +39,14 @@ impl Config {
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
         }
+        if let Err(problem) = Place::at(&self.log.archive, self.snapshots.object_store_options()) {
+            return Err(ConfigError::Value { key: "log.archive", problem: format!("'{}': {problem}", self.log.archive) });
+        }
         self.validate_default_server()?;
         self.validate_trainer()?;
         self.mcp.validate(!self.http.keys.is_empty())?;
         self.validate_upstream()?;
+        self.otlp.validate()?;
         self.code.validate()?;
         // The data flow of a capability is stored as pairs of 16-bit positions.
         if self.limits.steps_max > usize::from(u16::MAX) {

@@ -10,9 +10,11 @@ use crate::actors::index::{self, IndexParts};
 use crate::actors::measures::{self, MeasuresParts};
 use crate::actors::prediction::{self, PredictionParts};
 use crate::actors::snapshots::{self, SnapshotsParts};
+use crate::actors::tiering::{self, TieringParts};
 use crate::actors::trace::{self, TraceParts};
 use crate::actors::trainer::{self, TrainerParts};
 use crate::actors::upstream::{self, UpstreamParts};
+use crate::archive::HotLimits;
 use crate::bus::{MemoryBus, SharedBus};
 use crate::config::{Config, Serve};
 use crate::core::graph::measures::Measures;
@@ -20,8 +22,9 @@ use crate::core::id::Seq;
 use crate::core::intake::Limits;
 use crate::core::rank::Index;
 use crate::core::state::State;
+use crate::data_dir::archive_store;
 use crate::embed::SharedEmbedder;
-use crate::lease::while_leased;
+use crate::log::TrimmedLog;
 use crate::publisher::AddressSender;
 use crate::role::Role;
 use crate::views::LatestSender;
@@ -85,7 +88,6 @@ impl Runtime {
     }
 
     fn start_execution(&mut self, config: &Config, limits: Arc<Limits>, address: AddressSender) {
-        let (lease, stop) = (self.leases.state(Role::Execution), self.stop.subscribe());
         let parts = ExecutionParts {
             log: Arc::clone(&self.log),
             dead: Arc::clone(&self.dead),
@@ -97,11 +99,10 @@ impl Runtime {
             metrics: Arc::clone(&self.metrics),
             address,
             burst: self.burst.clone(),
-            stop: stop.clone(),
+            stop: self.stop.subscribe(),
         };
-        self.supervise("execution", Thread::Execution, move || {
-            let parts = parts.clone();
-            while_leased(lease.clone(), stop.clone(), move |end| execution::run(ExecutionParts { stop: end, ..parts.clone() }))
+        self.supervise_leased("execution", Thread::Execution, Role::Execution, move |end| {
+            execution::run(ExecutionParts { stop: end, ..parts.clone() })
         });
     }
 
@@ -146,7 +147,6 @@ impl Runtime {
     /// Starts the trainer, if this process has one. Only the holder of the lease trains.
     fn start_trainer(&mut self, config: &Config) {
         let Some(trainer) = self.trainer.clone() else { return };
-        let (lease, stop) = (self.leases.state(Role::Trainer), self.stop.subscribe());
         let parts = TrainerParts {
             log: Arc::clone(&self.log),
             views: self.views.clone(),
@@ -154,11 +154,10 @@ impl Runtime {
             metrics: Arc::clone(&self.metrics),
             trainer,
             settings: config.trainer.clone(),
-            stop: stop.clone(),
+            stop: self.stop.subscribe(),
         };
-        self.supervise("trainer", Thread::Shared, move || {
-            let parts = parts.clone();
-            while_leased(lease.clone(), stop.clone(), move |end| trainer::run(TrainerParts { stop: end, ..parts.clone() }))
+        self.supervise_leased("trainer", Thread::Shared, Role::Trainer, move |end| {
+            trainer::run(TrainerParts { stop: end, ..parts.clone() })
         });
     }
 
@@ -168,11 +167,21 @@ impl Runtime {
         if !self.roles.contains(Role::Upstream) {
             return;
         }
-        let (lease, stop) = (self.leases.state(Role::Upstream), self.stop.subscribe());
-        let parts = UpstreamParts { hub: Arc::clone(self.upstreams.hub()), stop: stop.clone() };
-        self.supervise("upstream", Thread::Shared, move || {
-            let parts = parts.clone();
-            while_leased(lease.clone(), stop.clone(), move |end| upstream::run(UpstreamParts { stop: end, ..parts.clone() }))
+        let parts = UpstreamParts { hub: Arc::clone(self.upstreams.hub()), stop: self.stop.subscribe() };
+        self.supervise_leased("upstream", Thread::Shared, Role::Upstream, move |end| {
+            upstream::run(UpstreamParts { stop: end, ..parts.clone() })
+        });
+    }
+
+    /// Starts tiering, if it is configured. On NATS, the process that has the lease of the role `execution` does it.
+    pub(super) fn start_tiering(&mut self, config: &Config, hot: Option<Arc<dyn TrimmedLog>>) {
+        let limits = HotLimits { records: config.log.hot_records, days: config.log.hot_days };
+        let Some(log) = hot.filter(|_| !limits.is_off() && self.roles.contains(Role::Execution)) else { return };
+        let archive = archive_store(config, &config.data_dir);
+        let (views, clock) = (self.views.clone(), self.clock.clone());
+        let parts = TieringParts { log, views, archive, limits, clock, stop: self.stop.subscribe() };
+        self.supervise_leased("tiering", Thread::Shared, Role::Execution, move |end| {
+            tiering::run(TieringParts { stop: end, ..parts.clone() })
         });
     }
 

@@ -1,6 +1,8 @@
-//! The parts that call tools: the runner of workflows, and the tasks of the MCP gateway.
+//! The parts that call tools: the runner of workflows, and the tasks of the gateways that record by themselves.
 
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use super::Runtime;
 use crate::ask::Asker;
@@ -11,10 +13,32 @@ use crate::core::intake::Limits;
 use crate::data_dir;
 use crate::execute::{Runner, RunnerParts};
 use crate::gateway::mcp::{Mcp, McpParts};
+use crate::lease::LeaseState;
 use crate::log::SharedLog;
+use crate::metrics::Metrics;
 use crate::recorder::Recorder;
-use crate::upstream::Upstreams;
+use crate::upstream::{HubParts, Upstreams};
 use crate::views::Views;
+
+/// The connections with upstream servers; only the holder of `lease` connects.
+pub(super) fn upstreams(
+    config: &Config,
+    (views, log): (&Views, &SharedLog),
+    (recorder, limits): (&Recorder, &Arc<Limits>),
+    (clock, metrics): (&Clock, &Arc<Metrics>),
+    lease: Option<watch::Receiver<LeaseState>>,
+) -> std::io::Result<Upstreams> {
+    Upstreams::new(HubParts {
+        settings: config.upstream.clone(),
+        views: views.clone(),
+        recorder: recorder.clone(),
+        log: Arc::clone(log),
+        limits: Arc::clone(limits),
+        clock: clock.clone(),
+        metrics: Arc::clone(metrics),
+        lease,
+    })
+}
 
 pub(super) fn runner(
     config: &Config,
@@ -38,12 +62,15 @@ pub(super) fn runner(
     })
 }
 
+/// The first argument of a process that runs a program.
+pub(crate) const SANDBOX: &str = "sandbox";
+
 /// The child process of programs is this program itself (`pml sandbox`).
 pub(crate) fn sandbox() -> ChildCommand {
     // A path that leads to it also after its file was replaced.
     let own = std::path::Path::new("/proc/self/exe");
     let program = if own.exists() { own.to_owned() } else { std::env::current_exe().unwrap_or_else(|_| "pml".into()) };
-    ChildCommand { program, arguments: vec!["sandbox".into()] }
+    ChildCommand { program, arguments: vec![SANDBOX.into()] }
 }
 
 pub(super) fn mcp(
@@ -70,5 +97,11 @@ impl Runtime {
     pub(super) fn start_mcp(&self) {
         let mcp = self.mcp.clone();
         self.upstreams.hub().handle().spawn(async move { mcp.run().await });
+    }
+
+    /// Records the runs of gathered spans, until the same threads stop.
+    pub(super) fn start_spans(&self) {
+        let spans = self.spans.clone();
+        self.upstreams.hub().handle().spawn(async move { spans.run().await });
     }
 }

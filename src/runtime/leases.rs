@@ -35,6 +35,11 @@ impl Leases {
         self.0.get(&role).map_or_else(LeaseState::always, Lease::state)
     }
 
+    /// Every role with its lease; `None` for those that are not among `roles`.
+    pub(super) fn by_role(&self, roles: &Roles) -> Vec<(Role, Option<watch::Receiver<LeaseState>>)> {
+        Role::ALL.into_iter().map(|role| (role, roles.contains(role).then(|| self.state(role)))).collect()
+    }
+
     /// Releases all leases, so that waiting processes take over at once.
     pub(super) async fn release(self) {
         for lease in self.0.into_values() {

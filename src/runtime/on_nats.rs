@@ -11,10 +11,11 @@ use crate::actors::ActorFailure;
 use crate::bus::NatsBus;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::data_dir::stream_options;
 use crate::gateway;
 use crate::gateway::nats::{IntakeParts, RunsParts, Service};
 use crate::lease::while_leased;
-use crate::log::{JetStreamLog, StreamDeadLetters};
+use crate::log::{JetStreamLog, SharedLog, StreamDeadLetters};
 use crate::nats::{Nats, ProcessInfo};
 use crate::role::{Role, Roles};
 
@@ -40,10 +41,11 @@ impl Runtime {
     /// Connects to NATS, creates or checks the streams, and starts the actors of `roles` with their NATS gateways.
     pub async fn start_on_nats(config: &Config, clock: Clock, roles: Roles) -> Result<Self, StartError> {
         let nats = Nats::connect(&config.nats, subjects(config)?).await?;
-        nats.provision(&config.dead).await?;
-        let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, clock.clone()).await?;
+        nats.provision(&config.dead, &config.log).await?;
+        let log = Arc::new(JetStreamLog::open(nats.clone(), stream_options(config, true), clock.clone()).await?);
         let environment = Environment {
-            log: Arc::new(log),
+            log: Arc::clone(&log) as SharedLog,
+            hot: Some(log),
             dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
             bus: Arc::new(NatsBus::new(nats.clone())),
             subjects: nats.subjects().clone(),
@@ -74,12 +76,7 @@ impl Runtime {
     /// Starts to read the work queue while this process holds the lease of the role `execution`.
     fn start_intake(&self, nats: &Nats) -> LeasedTask {
         let (stop, stopping) = watch::channel(false);
-        let parts = IntakeParts {
-            nats: nats.clone(),
-            publisher: self.publisher.clone(),
-            clock: self.clock.clone(),
-            stop: stopping.clone(),
-        };
+        let parts = IntakeParts { nats: nats.clone(), publisher: self.publisher.clone(), stop: stopping.clone() };
         let reading = while_leased(self.leases.state(Role::Execution), stopping, move |end| {
             let parts = IntakeParts { stop: end, ..parts.clone() };
             async {

@@ -1,11 +1,11 @@
 //! Admission: the decision on each event, from the executions in the log and in the groups under way, and from the events put off.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Item;
 use crate::clock::Uptime;
-use crate::core::event::{Event, Record};
+use crate::core::event::Record;
 use crate::core::execution::admit;
 use crate::core::id::{ExecutionId, RecordId};
 use crate::core::intake::Limits;
@@ -18,13 +18,16 @@ const PUT_OFF_MS: u64 = 60_000;
 /// Executions that are put off at the same time. Events of further ones are refused as if their sender did not send them again.
 const PUT_OFF_MAX: usize = 65_536;
 
+#[expect(clippy::disallowed_types, reason = "every event is looked up; nothing iterates over the set")]
+type RecordIds = std::collections::HashSet<RecordId>;
+
 /// `Admission` decides on events and applies the admitted ones at once, before they are in the log.
 pub(super) struct Admission {
     /// The executions in the log and in the groups under way.
     executions: Executions,
     /// Events admitted here whose records have not come from the log yet; `executions` holds them already. All other records have
     /// another writer: another actor, an earlier incarnation of this one, a process that had the role before.
-    own: BTreeSet<RecordId>,
+    own: RecordIds,
     put_off: BTreeMap<ExecutionId, PutOff>,
     limits: Arc<Limits>,
 }
@@ -41,28 +44,29 @@ pub(super) enum Decision {
     /// Refers to something unknown that may still arrive.
     Waits(Refusal),
     Refused(Refusal),
-    /// The log holds its id.
+    /// The log holds its id, or will once the groups under way are written.
     Known,
 }
 
 impl Admission {
     pub(super) fn new(executions: Executions, limits: Arc<Limits>) -> Self {
-        Self { executions, own: BTreeSet::new(), put_off: BTreeMap::new(), limits }
+        Self { executions, own: RecordIds::default(), put_off: BTreeMap::new(), limits }
     }
 
     /// Decides on an event, and applies it to the executions if it is admitted.
     ///
-    /// An event whose id is in `view` is not applied: its execution must not change by what the log does not take. Ids of the last moments
-    /// are missing there; for those `forget_duplicate` and `discard_reopened` take back what matters.
+    /// An event whose id is in `view` or under way is not applied: its execution must not change by what the log does not take. For the ids
+    /// that the log has and the view has not yet, `take_back` restores the execution.
     pub(super) fn decide(&mut self, item: &Item, view: &State, now: Uptime) -> Decision {
         let fact = match &item.content {
             Ok(fact) => fact,
             Err(refusal) => return Decision::Refused(Refusal::clone(refusal)),
         };
-        if view.knows(fact.id) {
+        if view.knows(fact.id) || self.own.contains(&fact.id) {
             return Decision::Known;
         }
-        match admit(&self.executions, &fact.event, &self.limits) {
+        let admitted = view.check_room(&fact.event).and_then(|()| admit(&self.executions, &fact.event, &self.limits));
+        match admitted {
             Ok(()) => {
                 if fact.event.execution().is_some() {
                     self.executions.apply(fact);
@@ -127,14 +131,11 @@ impl Admission {
         }
     }
 
-    /// Discards an execution that a duplicate start opened again. Only for a start at or before the position that the decision was
-    /// based on: its execution was closed so long ago that it was forgotten. A later position means that an incarnation that panicked
-    /// had left an append under way; that execution is open.
-    pub(super) fn discard_reopened(&mut self, item: &Item) {
-        if let Ok(fact) = &item.content
-            && let Event::ExecutionStarted(started) = &fact.event
-        {
-            self.executions.discard(&started.execution);
+    /// Takes back an event that was admitted and that the log did not take. Not for a duplicate after the position that the decision was
+    /// based on: an incarnation that panicked had left its append under way, and its record is still to come.
+    pub(super) fn take_back(&mut self, item: &Item) {
+        if let Ok(fact) = &item.content {
+            self.executions.take_back(fact);
         }
     }
 
@@ -142,5 +143,54 @@ impl Admission {
     /// refused.
     pub(super) fn finished_exceed(&self, percent: usize) -> bool {
         self.executions.finished_len().saturating_mul(100) > self.limits.open_executions_max.saturating_mul(percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::core::event::cloud;
+    use crate::core::id::Seq;
+    use crate::core::time::Timestamp;
+
+    fn item(id: &str, kind: &str, step: &str) -> Item {
+        let data = match kind {
+            "execution.started" => r#"{"execution": "e1", "intent": "x"}"#.to_owned(),
+            _ => format!(r#"{{"execution": "e1", "step": "{step}", "tool": "fs:read", "success": true}}"#),
+        };
+        let event = format!(r#"{{"specversion": "1.0", "id": "{id}", "source": "me", "type": "pml.{kind}", "data": {data}}}"#);
+        let fact = cloud::from_structured(event.as_bytes(), Timestamp::from_micros(0)).unwrap();
+        let content = Ok(Arc::new(fact));
+        Item { request: 0, index: 0, origin: "test", retried_by_sender: false, original: None, content }
+    }
+
+    /// Decides before anything is folded.
+    fn decided(admission: &mut Admission, item: &Item) -> &'static str {
+        match admission.decide(item, &State::default(), Clock::system().uptime()) {
+            Decision::Admitted => "admitted",
+            Decision::Waits(_) => "waits",
+            Decision::Refused(_) => "refused",
+            Decision::Known => "known",
+        }
+    }
+
+    #[test]
+    fn a_step_whose_id_is_taken_does_not_happen() {
+        let mut admission = Admission::new(Executions::default(), Arc::new(Limits::from(&Config::load(None, []).unwrap())));
+        let (start, first) = (item("1", "execution.started", ""), item("2", "step.finished", "s1"));
+        let (conflict, second) = (item("2", "step.finished", "s2"), item("3", "step.finished", "s2"));
+        assert_eq!([&start, &first].map(|item| decided(&mut admission, item)), ["admitted"; 2]);
+        assert_eq!(decided(&mut admission, &conflict), "known", "the event with this id is under way");
+        for (seq, item) in (1..).zip([&start, &first]) {
+            let fact = Arc::clone(item.content.as_ref().unwrap());
+            admission.apply_record(&Record { seq: Seq(seq), recorded_at: fact.time, fact });
+        }
+        assert_eq!(decided(&mut admission, &conflict), "admitted", "neither under way nor in the view");
+        assert_eq!(decided(&mut admission, &second), "refused", "the step was just admitted");
+        admission.forget_duplicate(&conflict);
+        admission.take_back(&conflict);
+        assert_eq!(decided(&mut admission, &second), "admitted");
     }
 }

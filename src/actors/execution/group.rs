@@ -13,6 +13,7 @@ use crate::clock::Uptime;
 use crate::core::event::cloud;
 use crate::core::id::{ExecutionId, Seq};
 use crate::core::intake::Limits;
+use crate::core::invariant;
 use crate::core::refusal::Refusal;
 use crate::core::state::State;
 use crate::log::{Appended, SharedLog};
@@ -30,7 +31,7 @@ pub(super) struct Group {
     view: Arc<State>,
     now: Uptime,
     admitted: Vec<Item>,
-    /// Events whose ids the log holds.
+    /// Events whose ids the log holds, or will once this group and those before it are written.
     known: Vec<Item>,
     refused: Vec<(Item, Refusal)>,
     /// Events that refer to something unknown that may still arrive.
@@ -103,29 +104,49 @@ impl Group {
         self.refused.extend(expired.into_iter().map(refuse));
     }
 
-    /// Appends the admitted events, then writes the refused ones to the dead letters, unless the log holds them already.
-    pub(super) async fn write(self, log: SharedLog, dead_letters: DeadLetterWriter) -> Result<Settled, ActorFailure> {
+    /// Appends the admitted events, then writes the refused ones to the dead letters, unless the log holds them already. The append is
+    /// in the log's queue when this returns, so that groups are appended in the order of the calls, whichever is polled first.
+    pub(super) fn write(
+        self,
+        log: SharedLog,
+        dead_letters: DeadLetterWriter,
+    ) -> impl Future<Output = Result<Settled, ActorFailure>> {
         let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
-        // Also when nothing was admitted: once this returns, the groups before this one are in the log, and duplicates of their
-        // events are found.
-        let positions = log.append(facts).await?;
+        debug_assert_eq!(invariant::steps_finish_once(facts.iter().map(Arc::as_ref)), Ok(()));
+        // Also when nothing was admitted: once this is done, the groups before this one are in the log, and duplicates of their events
+        // are found.
+        let appending = log.append(facts);
+        async move { self.settle(appending.await?, &log, dead_letters).await }
+    }
+
+    async fn settle(
+        self,
+        positions: Vec<Appended>,
+        log: &SharedLog,
+        dead_letters: DeadLetterWriter,
+    ) -> Result<Settled, ActorFailure> {
+        debug_assert_eq!(
+            invariant::acknowledged_records_are_readable(positions.iter().map(|appended| appended.seq), *log.tail().borrow()),
+            Ok(())
+        );
         let (mut repeated, mut refused, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for (item, refusal) in self.refused {
-            match find(&log, &item).await? {
+            match find(log, &item).await? {
                 Some(seq) => repeated.push((item, seq)),
                 None => refused.push((item, Verdict::Refused(Box::new(refusal)))),
             }
         }
         for (item, refusal) in self.waiting {
-            match find(&log, &item).await? {
+            match find(log, &item).await? {
                 Some(seq) => repeated.push((item, seq)),
                 None => waiting.push((item, refusal)),
             }
         }
         for item in self.known {
-            match find(&log, &item).await? {
+            match find(log, &item).await? {
                 Some(seq) => repeated.push((item, seq)),
-                None => unreachable!("a view holds ids of records in the log"),
+                // The group that had the event with this id failed, and the actor has stopped itself.
+                None => return Err(ActorFailure::Gone),
             }
         }
         let mut appended = Vec::with_capacity(self.admitted.len());
@@ -137,8 +158,8 @@ impl Group {
                 appended.push((item, seq));
             }
         }
-        refused.extend(repeats::verdicts(&log, repeated).await?);
-        let not_taken = repeats::verdicts(&log, not_taken).await?;
+        refused.extend(repeats::verdicts(log, repeated).await?);
+        let not_taken = repeats::verdicts(log, not_taken).await?;
         let letters: Vec<_> =
             refused.iter().chain(&not_taken).filter_map(|(item, verdict)| item.dead_letter(verdict)).collect();
         if !letters.is_empty() {

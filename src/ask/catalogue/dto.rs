@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::ask::handles::Mentions;
 use crate::core::capability::Capability;
 use crate::core::event::{Json, ToolAnnotations, ToolRegistered};
 use crate::core::graph::edge::{EdgeCounter, EdgeKind};
-use crate::core::graph::{EdgeKey, Node};
+use crate::core::graph::{EdgeKey, Node, NodeKind};
 use crate::core::state::State;
 use crate::core::tool::Tool;
 use crate::core::tool::latency::{BOUNDS_MS, BUCKETS, Latency};
@@ -163,18 +164,29 @@ pub(crate) struct CapabilityDto<'a> {
     calls: Vec<String>,
     flow: &'a [(u16, u16)],
     parents: Vec<String>,
-    intents: Vec<&'a str>,
+    /// What it, and those merged into it, were used for, the latest last.
+    intents: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     parameters_schema: Option<&'a RawValue>,
+    /// The name that it has by itself, while a person gave it another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_name: Option<&'a str>,
+    /// Approved by a person.
+    approved: bool,
+    /// Retired by a person: not offered any more.
+    retired: bool,
+    /// The capability that stands for this one too, by a person's decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merged_into: Option<String>,
     first_seq: u64,
     last_seq: u64,
 }
 
 impl<'a> CapabilityDto<'a> {
-    pub(super) fn new(capability: &'a Capability, state: &State) -> Self {
+    pub(super) fn new(capability: &'a Capability, mentions: &Mentions<'_>) -> Self {
         Self {
             capability: capability.id.to_string(),
             handle: &capability.handle,
@@ -184,21 +196,51 @@ impl<'a> CapabilityDto<'a> {
             level: capability.level,
             usage_count: capability.usage,
             success_rate: capability.success_rate(),
-            calls: capability.structure.calls.iter().map(ToString::to_string).collect(),
+            calls: capability.structure.calls.iter().map(|call| mentions.callee(call)).collect(),
             flow: &capability.structure.flow,
-            parents: capability.parents.iter().map(|parent| state.callee(*parent).to_string()).collect(),
-            intents: capability.intents.iter().map(AsRef::as_ref).collect(),
+            parents: mentions.nodes(&capability.parents),
+            intents: mentions.state.capabilities.intents(capability.id).iter().map(ToString::to_string).collect(),
             code: capability.code.as_deref(),
             parameters_schema: raw(capability.parameters_schema.as_ref()),
+            own_name: capability.decided.own_name.as_deref(),
+            approved: capability.decided.own_status.is_some(),
+            retired: capability.decided.retired,
+            merged_into: capability.decided.merged_into.map(|into| mentions.node(Node::capability(into))),
             first_seq: capability.first_seq.0,
             last_seq: capability.last_seq.0,
         }
     }
 }
 
+/// What the graph says about one node.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MeasuredNode")]
+pub(crate) struct MeasuredDto {
+    node: String,
+    /// Of all ranks, which sum to 1.
+    pagerank: f64,
+    /// Called after its smallest member.
+    community: String,
+    /// Of a capability: 0 if it calls tools only, else one more than the highest level among those it calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<u32>,
+}
+
+impl MeasuredDto {
+    pub(super) fn new(mentions: &Mentions<'_>, node: Node, community: Node, pagerank: f64) -> Self {
+        let level = match node.kind() {
+            NodeKind::Tool(_) => None,
+            NodeKind::Capability(position) => Some(mentions.state.capabilities.at(position).level),
+        };
+        Self { node: mentions.node(node), pagerank, community: mentions.node(community), level }
+    }
+}
+
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Edge")]
 pub(crate) struct EdgeDto {
+    #[serde(skip)]
+    pub(super) ends: [Node; 2],
     pub(super) from: String,
     pub(super) to: String,
     kind: &'static str,
@@ -212,6 +254,7 @@ pub(crate) struct EdgeDto {
 impl EdgeDto {
     pub(super) fn new(state: &State, (from, to, kind): EdgeKey, counter: &EdgeCounter) -> Self {
         Self {
+            ends: [from, to],
             from: state.callee(from).to_string(),
             to: state.callee(to).to_string(),
             kind: kind.name(),

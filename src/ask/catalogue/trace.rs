@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Refused;
+use crate::ask::handles::{Handles, Mentions};
 use crate::core::event::{TraceCompleted, TraceStep};
 use crate::core::id::ExecutionId;
 use crate::core::state::State;
@@ -20,10 +21,10 @@ pub(crate) struct TraceQuery {
 pub(crate) fn trace(view: &State, query: &TraceQuery) -> Result<Value, Refused> {
     let execution: ExecutionId = query.execution.parse().map_err(|problem| Refused::invalid("execution", problem))?;
     if let Some(trace) = view.executions.trace(&execution) {
-        return Ok(json!(TraceDto::completed(&execution, &trace)));
+        return Ok(json!(TraceDto::completed(view, &execution, &trace)));
     }
     match view.executions.get(&execution) {
-        Some(open) => Ok(json!(TraceDto::open(&execution, open))),
+        Some(open) => Ok(json!(TraceDto::open(view, &execution, open))),
         None => Err(Refused::unknown("execution", format!("'{execution}' is neither open nor among the latest traces"))),
     }
 }
@@ -42,6 +43,9 @@ pub(crate) struct TraceDto<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
     steps: Vec<StepDto>,
+    /// The handles of the capabilities that stand in the answer by id alone.
+    #[serde(skip_serializing_if = "Handles::is_empty")]
+    handles: Handles,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -57,11 +61,11 @@ struct StepDto {
     error_kind: Option<String>,
 }
 
-impl From<&TraceStep> for StepDto {
-    fn from(step: &TraceStep) -> Self {
+impl StepDto {
+    fn new(step: &TraceStep, mentions: &Mentions<'_>) -> Self {
         Self {
             step: step.step.to_string(),
-            tool: step.tool.to_string(),
+            tool: mentions.callee(&step.tool),
             depends_on: step.depends_on.iter().map(ToString::to_string).collect(),
             success: step.success,
             duration_ms: step.duration_ms,
@@ -71,7 +75,8 @@ impl From<&TraceStep> for StepDto {
 }
 
 impl<'a> TraceDto<'a> {
-    fn completed(execution: &'a ExecutionId, trace: &TraceCompleted) -> Self {
+    fn completed(view: &State, execution: &'a ExecutionId, trace: &TraceCompleted) -> Self {
+        let mentions = Mentions::new(view);
         Self {
             execution: execution.as_str(),
             status: if trace.abandoned { "abandoned" } else { "completed" },
@@ -79,13 +84,14 @@ impl<'a> TraceDto<'a> {
             success: Some(trace.success),
             started: trace.started.to_string(),
             ended: Some(trace.ended.to_string()),
-            steps: trace.steps.iter().map(Into::into).collect(),
+            steps: trace.steps.iter().map(|step| StepDto::new(step, &mentions)).collect(),
+            handles: mentions.handles(),
         }
     }
 
     /// Creates it from an open execution, in the form that it would have if it were closed now.
-    fn open(execution: &'a ExecutionId, open: &OpenExecution) -> Self {
+    fn open(view: &State, execution: &'a ExecutionId, open: &OpenExecution) -> Self {
         let so_far = open.complete(execution, true);
-        Self { status: "open", success: None, ended: None, ..Self::completed(execution, &so_far) }
+        Self { status: "open", success: None, ended: None, ..Self::completed(view, execution, &so_far) }
     }
 }

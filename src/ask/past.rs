@@ -1,0 +1,259 @@
+//! Questions about the past: answered from the state at a moment of the log, folded from the nearest state at or before it that is at
+//! hand: one that was asked for lately, or a snapshot.
+//!
+//! One thread does all of it, one question after the other, so that however many ask, the present loses at most one processor core.
+//! A question whose asker has gone is dropped, also in the middle of a fold.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Asker, measures_of};
+use crate::config::{Config, Graph};
+use crate::core::graph::measures::Measures;
+use crate::core::id::Seq;
+use crate::core::state::State;
+use crate::embed::{EmbedError, SharedEmbedder};
+use crate::history::{Moment, position_at};
+use crate::log::{EventLog, ReadError, SharedLog};
+use crate::snapshot::{self, Store};
+use crate::views::Views;
+
+/// Questions that wait; further ones are refused.
+const WAITING_MAX: usize = 16;
+/// Past states that are kept, those asked for last.
+const STATES_KEPT: usize = 3;
+/// Records read and folded at once.
+const BATCH_RECORDS: usize = 1_024;
+
+/// Why a question about the past was not answered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PastError {
+    #[error("at: {at} is beyond the end of the log; its last record is {tail}")]
+    Beyond { at: Seq, tail: Seq },
+    #[error("at: {0} is before the first record of the log")]
+    Before(Moment),
+    #[error("{WAITING_MAX} questions about the past wait already; ask again in a moment")]
+    Busy,
+    #[error("the server is stopping")]
+    Stopping,
+    #[error("cannot read the log")]
+    Read(#[from] ReadError),
+}
+
+/// A state of the past, with what answers need beside it, made when first needed.
+pub(crate) struct PastState {
+    pub(crate) state: Arc<State>,
+    tools: Arc<PastTools>,
+    measures: OnceLock<Arc<Measures>>,
+    asker: OnceLock<Asker>,
+}
+
+/// What askers of the past are made with.
+struct PastTools {
+    embedder: SharedEmbedder,
+    graph: Graph,
+    batch_texts_max: usize,
+    intent_bytes_max: usize,
+}
+
+impl PastState {
+    fn new(state: State, tools: &Arc<PastTools>) -> Self {
+        Self { state: Arc::new(state), tools: Arc::clone(tools), measures: OnceLock::new(), asker: OnceLock::new() }
+    }
+
+    /// The measures of its graph.
+    pub(crate) fn measures(&self) -> &Arc<Measures> {
+        self.measures.get_or_init(|| measures_of(&self.state, &self.tools.graph))
+    }
+
+    /// An asker that answers from it.
+    pub(crate) fn asker(&self) -> Result<&Asker, EmbedError> {
+        if self.asker.get().is_none() {
+            let PastTools { embedder, batch_texts_max, intent_bytes_max, .. } = &*self.tools;
+            // Those of the state as it was: vectors that were recorded later belong to no measure of that time.
+            let measure = |_: &State| Arc::clone(self.measures());
+            let asker = Asker::of_state(State::clone(&self.state), embedder, *batch_texts_max, measure, *intent_bytes_max)?;
+            // The only thread that sets it is this one.
+            drop(self.asker.set(asker));
+        }
+        Ok(self.asker.get().expect("it was set"))
+    }
+}
+
+type Question = Box<dyn FnOnce(Result<&PastState, PastError>) + Send>;
+
+struct Job {
+    at: Moment,
+    question: Question,
+    /// Whether nobody waits for the answer any more.
+    is_dropped: Box<dyn Fn() -> bool + Send>,
+}
+
+/// The asker of the past; the thread behind it ends when all its clones are gone.
+#[derive(Clone)]
+pub(crate) struct Past {
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Past {
+    /// Starts the thread.
+    pub(crate) fn start(
+        config: &Config,
+        store: Store,
+        (log, views): (&SharedLog, &Views),
+        embedder: &SharedEmbedder,
+    ) -> std::io::Result<Self> {
+        let (jobs, waiting) = mpsc::channel(WAITING_MAX);
+        let folder = Folder {
+            log: Arc::downgrade(log),
+            views: views.clone(),
+            store,
+            tools: Arc::new(PastTools {
+                embedder: Arc::clone(embedder),
+                graph: config.graph.clone(),
+                batch_texts_max: config.embedding.batch_texts_max,
+                intent_bytes_max: config.limits.intent_bytes_max,
+            }),
+            kept: Vec::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("pml-past".to_owned()).spawn(move || runtime.block_on(folder.run(waiting)))?;
+        Ok(Self { jobs })
+    }
+
+    /// Answers a question from the state at a moment.
+    pub(crate) async fn ask<T: Send + 'static, E: Send + 'static + From<PastError>>(
+        &self,
+        at: Moment,
+        question: impl FnOnce(&PastState) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let (reply, answer) = oneshot::channel();
+        let reply = Arc::new(std::sync::Mutex::new(Some(reply)));
+        let waits = Arc::clone(&reply);
+        let is_dropped = move || waits.lock().is_ok_and(|reply| reply.as_ref().is_some_and(oneshot::Sender::is_closed));
+        let question: Question = Box::new(move |past| {
+            let answer = past.map_err(E::from).and_then(question);
+            if let Some(reply) = reply.lock().ok().and_then(|mut reply| reply.take()) {
+                // Whoever asked may have gone.
+                drop(reply.send(answer));
+            }
+        });
+        let job = Job { at, question, is_dropped: Box::new(is_dropped) };
+        self.jobs.try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => PastError::Busy,
+            mpsc::error::TrySendError::Closed(_) => PastError::Stopping,
+        })?;
+        answer.await.unwrap_or_else(|_| Err(PastError::Stopping.into()))
+    }
+}
+
+/// What the thread owns.
+struct Folder {
+    /// Held only while a question is answered, so that the log closes with the process that opened it.
+    log: Weak<dyn EventLog>,
+    views: Views,
+    store: Store,
+    tools: Arc<PastTools>,
+    /// The one asked for last comes last.
+    kept: Vec<Arc<PastState>>,
+}
+
+impl Folder {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
+        while let Some(Job { at, question, is_dropped }) = waiting.recv().await {
+            if is_dropped() {
+                continue;
+            }
+            match self.state_at(at, &is_dropped).await {
+                Ok(Some(past)) => question(Ok(&past)),
+                Ok(None) => {}
+                Err(error) => question(Err(error)),
+            }
+        }
+    }
+
+    /// The state at a moment; `None` if the question was dropped meanwhile.
+    async fn state_at(
+        &mut self,
+        at: Moment,
+        is_dropped: &(dyn Fn() -> bool + Send),
+    ) -> Result<Option<Arc<PastState>>, PastError> {
+        let log = self.log.upgrade().ok_or(PastError::Stopping)?;
+        let seq = position(log.as_ref(), at).await?;
+        if let Some(found) = self.kept.iter().position(|past| past.state.applied() == seq) {
+            let past = self.kept.remove(found);
+            self.kept.push(Arc::clone(&past));
+            return Ok(Some(past));
+        }
+        let mut state = self.nearest(log.as_ref(), seq).await;
+        while state.applied() < seq {
+            if is_dropped() {
+                return Ok(None);
+            }
+            let records = log.read(state.applied(), BATCH_RECORDS).await?;
+            let folded = records.iter().take_while(|record| record.seq <= seq);
+            // Between the position asked for and the one before it there may be a hole.
+            if folded.map(|record| state.apply(record)).count() < records.len() || records.is_empty() {
+                break;
+            }
+        }
+        let past = Arc::new(PastState::new(state, &self.tools));
+        if self.kept.len() == STATES_KEPT {
+            self.kept.remove(0);
+        }
+        self.kept.push(Arc::clone(&past));
+        Ok(Some(past))
+    }
+
+    /// The state nearest to a position among those at hand, to fold on from.
+    async fn nearest(&self, log: &dyn EventLog, seq: Seq) -> State {
+        let view = self.views.current();
+        if view.applied() <= seq {
+            return State::clone(&view);
+        }
+        let before = self.kept.iter().filter(|past| past.state.applied() <= seq);
+        let kept = before.max_by_key(|past| past.state.applied()).map(|past| State::clone(&past.state));
+        let kept_at = kept.as_ref().map_or(Seq::ZERO, State::applied);
+        if self.store.positions().await.is_ok_and(|positions| positions.iter().any(|at| *at <= seq && *at > kept_at)) {
+            match snapshot::newest_at_or_before(&self.store, log, seq).await {
+                Ok(Some(state)) if state.applied() > kept_at => return state,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "folding the past without a snapshot"),
+            }
+        }
+        kept.unwrap_or_default()
+    }
+}
+
+/// The last position that a moment includes.
+async fn position(log: &dyn EventLog, at: Moment) -> Result<Seq, PastError> {
+    let tail = *log.tail().borrow();
+    let seq = match at {
+        Moment::At(seq) if seq > tail => return Err(PastError::Beyond { at: seq, tail }),
+        Moment::At(seq) => seq,
+        Moment::Time(time) => position_at(log, time).await?,
+        Moment::Now => tail,
+    };
+    if seq == Seq::ZERO { Err(PastError::Before(at)) } else { Ok(seq) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embed;
+
+    #[test]
+    fn the_graph_and_the_answers_of_a_past_state_share_its_measures() {
+        let config = Config::load(None, []).unwrap();
+        let tools = PastTools {
+            embedder: embed::builtin(),
+            graph: config.graph.clone(),
+            batch_texts_max: config.embedding.batch_texts_max,
+            intent_bytes_max: config.limits.intent_bytes_max,
+        };
+        let past = PastState::new(State::default(), &Arc::new(tools));
+        let of_asker = past.asker().unwrap().measures.current();
+        assert!(Arc::ptr_eq(past.measures(), &of_asker));
+    }
+}
