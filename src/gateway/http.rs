@@ -7,6 +7,7 @@ mod backup;
 mod body;
 mod cors;
 mod dead;
+mod decide;
 mod dto;
 mod error;
 mod execute;
@@ -15,6 +16,8 @@ mod mcp;
 mod models;
 mod observe;
 mod openapi;
+mod otlp;
+mod page;
 mod predictions;
 mod publish;
 mod read;
@@ -33,20 +36,27 @@ use actix_web::{App, HttpServer, web};
 use tokio::sync::watch;
 
 use crate::ask::Asker;
+use crate::ask::past::Past;
 use crate::bus::SharedBus;
 use crate::clock::Clock;
 use crate::config;
 use crate::execute::Runner;
 use crate::gateway::mcp::Mcp;
+use crate::gateway::otlp::SpanCollector;
+use crate::gateway::page::Page;
+use crate::lease::LeaseState;
 use crate::log::DeadLetters;
 use crate::log::SharedLog;
 use crate::metrics::Metrics;
 use crate::publisher::Publisher;
+use crate::role::Role;
 use crate::snapshot::Keeper;
 use crate::subject::Subjects;
 use crate::training::Trainer;
 use crate::upstream::Upstreams;
 use crate::views::Views;
+
+use stream::Frames;
 
 pub use auth::{hash_key, new_key};
 pub(crate) use dto::DeadLetterDto;
@@ -62,6 +72,7 @@ pub(crate) struct Gateway {
     pub(crate) views: Views,
     pub(crate) asker: Asker,
     pub(crate) mcp: Mcp,
+    pub(crate) spans: SpanCollector,
     pub(crate) log: SharedLog,
     pub(crate) dead: Arc<dyn DeadLetters>,
     pub(crate) snapshots: Arc<Keeper>,
@@ -75,19 +86,33 @@ pub(crate) struct Gateway {
     /// Whether this process has the execution role.
     pub(crate) takes_events: bool,
     pub(crate) settings: config::Http,
+    pub(crate) system: System,
+    pub(crate) past: Past,
     /// Set when streamed answers have to end.
     pub(crate) closing: watch::Receiver<bool>,
+}
+
+/// What `GET /v1/system` shows.
+pub(crate) struct System {
+    /// The settings in force, without secrets.
+    pub(crate) settings: serde_json::Value,
+    /// Every role with its lease; `None` if this process does not have the role.
+    pub(crate) roles: Vec<(Role, Option<watch::Receiver<LeaseState>>)>,
 }
 
 /// Binds the configured address and serves until the returned server is stopped. The address is the one bound, also for port 0.
 pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server, SocketAddr)> {
     let settings = gateway.settings.clone();
     let streamable = web::Data::new(mcp::StreamableHttp::new(&gateway.mcp, settings.body_bytes_max));
+    let page = web::Data::new(Page::new());
+    let frames = web::Data::new(Frames::default());
     let gateway = web::Data::new(gateway);
     let server = HttpServer::new(move || {
         App::new()
             .app_data(gateway.clone())
             .app_data(streamable.clone())
+            .app_data(page.clone())
+            .app_data(frames.clone())
             .app_data(error::query_config())
             .app_data(error::json_config(gateway.settings.body_timeout_ms))
             .wrap(from_fn(auth::check_host))

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::Gateway;
 use super::dto::{DeadLetterDto, PublishAnswer};
 use super::error::ApiError;
+use crate::core::event::whole;
 use crate::log::{DeadLetter, DeadLetters, DeadPage};
 
 const PAGE_DEFAULT: usize = 100;
@@ -33,6 +34,7 @@ pub(super) async fn list(query: Query<DeadQuery>, gateway: Data<Gateway>) -> Res
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RedriveRequest {
+    #[serde(default, deserialize_with = "whole::optional_list")]
     numbers: Option<Vec<u64>>,
 }
 

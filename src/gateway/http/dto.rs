@@ -20,6 +20,9 @@ pub(super) struct PublishAnswer {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RunAnswer {
     pub(super) execution: String,
+    /// Members of the document that were ignored, since it has none of that name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) ignored: Vec<String>,
     #[serde(flatten)]
     pub(super) events: PublishAnswer,
 }

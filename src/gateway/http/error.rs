@@ -11,10 +11,12 @@ use serde_json::json;
 
 use crate::ask::AskError;
 use crate::ask::catalogue::Refused;
+use crate::ask::past::PastError;
 use crate::bus::BusError;
 use crate::config::Scope;
 use crate::core::redact::Redactor;
 use crate::core::refusal::Refusal;
+use crate::decisions::DecisionError;
 use crate::execute::RunError;
 use crate::log::{AppendError, ReadError};
 use crate::publisher::PublishError;
@@ -47,6 +49,8 @@ pub(crate) enum ApiError {
     Conflict(String),
     #[error(transparent)]
     ModelChange(#[from] ChangeError),
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
     #[error("no such operation: {0}; GET /openapi.json lists them")]
     NoSuchMethod(String),
     #[error("body: is larger than {max} bytes (http.body_bytes_max)")]
@@ -59,10 +63,14 @@ pub(crate) enum ApiError {
     TooManyStreams { max: usize },
     #[error("{max} MCP sessions are open, the limit (mcp.sessions_max); end one, or wait until one is idle")]
     TooManySessions { max: usize },
+    #[error("{0}")]
+    SpansBusy(String),
     #[error(transparent)]
     Publish(#[from] PublishError),
     #[error(transparent)]
     Ask(#[from] AskError),
+    #[error(transparent)]
+    Past(#[from] PastError),
     #[error("cannot subscribe to predictions")]
     Bus(#[from] BusError),
     #[error("the server is stopping")]
@@ -105,22 +113,27 @@ fn snapshot_problem(error: &SnapshotError) -> String {
 impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
         match self {
+            Self::Decision(error) if error.is_unknown() => StatusCode::NOT_FOUND,
+            Self::Decision(error) if error.is_invalid() => StatusCode::BAD_REQUEST,
             Self::BadRequest { .. } | Self::Refused(_) | Self::Ask(AskError::Invalid { .. }) => StatusCode::BAD_REQUEST,
             Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignHost(_) => StatusCode::FORBIDDEN,
             Self::Run(error) => StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::NotFound(_) | Self::Past(PastError::Beyond { .. } | PastError::Before(_)) => StatusCode::NOT_FOUND,
             Self::ModelChange(error) if error.is_unknown() => StatusCode::NOT_FOUND,
             Self::NoSuchMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict(_)
             | Self::ModelChange(_)
             | Self::Reload(_)
+            | Self::Decision(_)
             | Self::Approve(ApproveError::NotQuarantined(_) | ApproveError::OtherDefinition(_))
             | Self::Snapshot(SnapshotError::Empty | SnapshotError::Taken { .. }) => StatusCode::CONFLICT,
             Self::BodyTooLarge { .. } | Self::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooManyStreams { .. }
             | Self::TooManySessions { .. }
+            | Self::SpansBusy(_)
+            | Self::Past(PastError::Busy)
             | Self::Publish(PublishError::Busy)
             | Self::Redrive(RedriveError::Publish(PublishError::Busy)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Append(AppendError::Full { .. })
@@ -132,8 +145,11 @@ impl ResponseError for ApiError {
             | Self::Bus(_)
             | Self::Append(_)
             | Self::Approve(ApproveError::Append(_))
+            | Self::Past(PastError::Stopping)
             | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Read(_) | Self::Ask(_) | Self::Snapshot(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Read(_) | Self::Ask(_) | Self::Past(PastError::Read(_)) | Self::Snapshot(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::error::ApiError;
 use super::publish::{read_body, status_for};
 use crate::core::event::document;
 use crate::core::intake;
-use crate::publisher::Incoming;
+use crate::publisher::{Incoming, clean_paths};
 
 const ORIGIN: &str = "http";
 
@@ -27,10 +27,16 @@ pub(super) async fn post(request: HttpRequest, payload: Payload, gateway: Data<G
             Ok(run)
         });
     let run = run.map_err(|refusal| ApiError::Refused(Box::new(refusal.redacted(&limits.redactor))))?;
+    let mut ignored = run.ignored;
+    clean_paths(&mut ignored, limits);
     let given = run.records.iter().map(|record| (Some(record.id.to_string()), Vec::new())).collect();
-    let items =
-        run.records.into_iter().map(|record| Incoming { content: Ok(Arc::new(record)), original: None, ignored: Vec::new() });
-    let verdicts = gateway.publisher.submit(items.collect(), ORIGIN).await?;
+    let item = |record| Incoming { content: Ok(Arc::new(record)), original: None, ignored: Vec::new() };
+    let mut items: Vec<Incoming> = run.records.into_iter().map(item).collect();
+    if let Some(start) = items.first_mut() {
+        start.ignored.clone_from(&ignored); // Counted with the event that starts the run.
+    }
+    let verdicts = gateway.publisher.submit(items, ORIGIN).await?;
     let mut response = status_for(&verdicts);
-    Ok(response.json(RunAnswer { execution: run.execution.to_string(), events: PublishAnswer::new(given, verdicts) }))
+    let events = PublishAnswer::new(given, verdicts);
+    Ok(response.json(RunAnswer { execution: run.execution.to_string(), ignored, events }))
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Gateway;
 use super::error::ApiError;
 use crate::ask::models::models;
-use crate::core::event::{Event, ModelPart, ModelVersion};
+use crate::core::event::{Event, ModelPart, ModelVersion, whole};
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::lease::LeaseState;
@@ -28,6 +28,7 @@ pub(super) struct TrainBody {
     /// The parts to train; all if left out.
     #[serde(default)]
     parts: Vec<String>,
+    #[serde(default, deserialize_with = "whole::optional")]
     seed: Option<u64>,
 }
 
@@ -49,7 +50,7 @@ pub(super) async fn train(body: Json<TrainBody>, gateway: Data<Gateway>) -> Resu
 }
 
 pub(super) async fn promote(path: Path<String>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let version: ModelVersion = parsed("version", &path)?;
+    let version: ModelVersion = path.parse().map_err(|problem| ApiError::NotFound(format!("version: {problem}")))?;
     let event = promotion(&gateway.views.current(), &version)?;
     let (seq, view) = record(&gateway, event).await?;
     if view.trained.serving(version.part()).current.as_ref() != Some(&version) {

@@ -4,13 +4,17 @@ mod answers;
 mod events;
 mod execution;
 mod operations;
+mod page;
+mod spans;
 
 use actix_web::HttpResponse;
 use serde_json::{Value, json};
 
 use super::auth::Access;
-use super::routes::{self, RouteEntry};
-use crate::core::event::document as run_document;
+use super::routes;
+use crate::core::event::schema::{CALLEE, NOT_BLANK, TEXT_ID};
+use crate::core::event::{Kind, document as run_document};
+use crate::core::id::{TEXT_ID_LEN_MAX, TOOL_ID_LEN_MAX};
 use answers::AnswerSchemas;
 
 pub(super) async fn serve() -> HttpResponse {
@@ -58,16 +62,21 @@ pub(super) fn document() -> Value {
 /// Returns all paths, with the id, the answers and the scope of each operation.
 fn paths(answers: &mut AnswerSchemas) -> Value {
     let mut paths = resources();
-    for more in [questions(), models(), execution::paths()] {
+    for more in [questions(), graph(), models(), page::paths(), execution::paths()] {
         if let (Value::Object(paths), Value::Object(more)) = (&mut paths, more) {
-            paths.extend(more);
+            for (path, operations) in more {
+                match (paths.get_mut(&path), operations) {
+                    (Some(Value::Object(known)), Value::Object(operations)) => known.extend(operations),
+                    (_, operations) => drop(paths.insert(path, operations)),
+                }
+            }
         }
     }
-    for RouteEntry { method, path, access, .. } in routes::table() {
-        let method = method.as_str().to_ascii_lowercase();
-        if let Some(operation) = paths.get_mut(path).and_then(|path| path.get_mut(&method)) {
-            operations::complete(operation, &method, path, answers);
-            if let Some(security) = security(access) {
+    for entry in routes::table() {
+        let (method, path) = (entry.method.as_str().to_ascii_lowercase(), entry.described_path());
+        if let Some(operation) = paths.get_mut(&path).and_then(|path| path.get_mut(&method)) {
+            operations::complete(operation, &method, &path, answers);
+            if let Some(security) = security(entry.access) {
                 operation["security"] = security;
             }
         }
@@ -85,65 +94,85 @@ fn security(access: Access) -> Option<Value> {
 }
 
 fn questions() -> Value {
+    let intent = || json!({"type": "string", "pattern": NOT_BLANK});
     json!({
-        "/v1/discover": {"post": ask("The tools and capabilities that fit an intent, as one ranked list with reasons, or that have a name", &json!({
-            "intent": {"type": "string", "default": ""},
+        "/v1/discover": {"post": ask_at("The tools and capabilities that fit an intent, as one ranked list with reasons, or that have a name", &json!({
+            "intent": intent(),
             "name": {"type": "string", "description": "Instead of an intent: a name, a pattern of names with * and ?, or an id."},
             "offset": {"type": "integer", "minimum": 0, "maximum": 10000, "default": 0, "description": "meta.next_offset of the page before."},
             "filter": {"type": "object", "properties": {
-                "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": {"type": "number", "default": 0.0},
-            }},
+                "type": {"enum": ["all", "tool", "capability"], "default": "all"}, "min_score": share(),
+            }, "additionalProperties": false},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
             "include_related": {"type": "boolean", "default": false},
         }), &[])},
-        "/v1/predict": {"post": ask("The next call: tools, capabilities and the end of the execution, each with its probability and reasons", &json!({
+        "/v1/predict": {"post": ask_at("The next call: tools, capabilities and the end of the execution, each with its probability and reasons", &json!({
             "intent": {"type": "string", "default": ""},
-            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called so far, in order."},
+            "context": {"type": "array", "items": callee(), "description": "What was called so far, in order."},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
             "only": {"enum": ["all", "tool", "capability"], "default": "all"},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
         }), &[])},
         "/v1/score": {"post": ask("How likely the intent asks for each tool and capability, on one scale, and how likely a path succeeds", &json!({
-            "intent": {"type": "string"},
+            "intent": intent(),
             "only": {"enum": ["all", "tool", "capability"], "default": "all"},
-            "level": {"type": "integer", "minimum": 0, "description": "Only capabilities of this level; 0 holds those that contain tools only."},
+            "level": {"type": "integer", "minimum": 0, "maximum": u32::MAX, "description": "Only capabilities of this level; 0 holds those that contain tools only."},
             "by_level": {"type": "boolean", "default": false, "description": "The best capabilities of every level, in `levels`."},
-            "path": {"type": "array", "items": {"type": "string"}, "description": "Calls in order, whose success is predicted."},
+            "path": {"type": "array", "items": callee(), "description": "Calls in order, whose success is predicted."},
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10},
         }), &["intent"])},
-        "/v1/suggest": {"post": ask("A plan for an intent: a DAG of tools with a confidence, alternatives, and what is missing", &json!({
-            "intent": {"type": "string"},
-            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called already, in order."},
+        "/v1/suggest": {"post": ask_at("A plan for an intent: a DAG of tools with a confidence, alternatives, and what is missing", &json!({
+            "intent": intent(),
+            "context": {"type": "array", "items": callee(), "description": "What was called already, in order."},
             "k": {"type": "integer", "minimum": 1, "maximum": 3, "default": 3, "description": "Alternatives at most."},
         }), &["intent"])},
         "/v1/speculate": {"post": ask("Calls that may be run before an agent asks: the next layer of a plan, or the predicted call", &json!({
             "intent": {"type": "string", "default": ""},
-            "context": {"type": "array", "items": {"type": "string"}, "description": "What was called already, in order."},
-            "plan": {"type": "array", "items": {"type": "object"}, "description": "Tasks with `tool` and `depends_on`, as suggested."},
-            "done": {"type": "array", "items": {"type": "integer"}, "description": "Positions of the tasks that are done."},
+            "context": {"type": "array", "items": callee(), "description": "What was called already, in order."},
+            "plan": {"type": "array", "items": planned_task(), "maxItems": 256, "description": "Tasks, as suggested."},
+            "done": {"type": "array", "items": position(), "description": "Positions of the tasks that are done."},
         }), &[])},
-        "/v1/explain": {"post": ask("Why an outcome was predicted, with the records that it was learnt from", &json!({
+        "/v1/explain": {"post": ask_at("Why an outcome was predicted, with the records that it was learnt from", &json!({
             "prediction": {"type": "string", "description": "A prediction that was served; its question is asked again."},
             "intent": {"type": "string", "default": ""},
-            "context": {"type": "array", "items": {"type": "string"}},
+            "context": {"type": "array", "items": callee()},
             "mode": {"enum": ["asked", "passive", "speculation"], "default": "asked"},
-            "item": {"type": "string", "description": "A tool, capability:ID or done; the first outcome if left out."},
+            "item": {"type": "string", "pattern": CALLEE, "maxLength": TOOL_ID_LEN_MAX, "description": "A tool, capability:ID or done; the first outcome if left out."},
         }), &[])},
         "/v1/predictions": {"get": get("The predictions after each step of open executions, as server-sent events (event: prediction)", &[
             parameter("session", "query", "string", "Only of this session, or of this execution if it has none"),
         ])},
         "/v1/search_tools": {"post": deprecated(ask("Tools only, near those in use; use discover", &json!({
-            "query": {"type": "string"},
-            "context_tools": {"type": "array", "items": {"type": "string"}},
+            "query": intent(),
+            "context_tools": {"type": "array", "items": callee()},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
             "include_related": {"type": "boolean", "default": false},
         }), &["query"]))},
         "/v1/search_capabilities": {"post": deprecated(ask("Capabilities only; use discover", &json!({
-            "intent": {"type": "string"},
-            "min_score": {"type": "number", "default": 0.0},
+            "intent": intent(),
+            "min_score": share(),
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
         }), &["intent"]))},
     })
+}
+
+/// A tool, a capability, or the name of a tool alone.
+fn callee() -> Value {
+    json!({"type": "string", "pattern": CALLEE, "maxLength": TOOL_ID_LEN_MAX})
+}
+
+fn share() -> Value {
+    json!({"type": "number", "minimum": 0, "maximum": 1, "default": 0.0})
+}
+
+/// A position in a plan.
+fn position() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": 255})
+}
+
+fn planned_task() -> Value {
+    let properties = json!({"tool": callee(), "depends_on": {"type": "array", "items": position()}});
+    json!({"type": "object", "properties": properties, "required": ["tool"]})
 }
 
 fn models() -> Value {
@@ -151,7 +180,7 @@ fn models() -> Value {
     let mut train = ask(
         "Train now; requests that come while a run is under way are merged into the next",
         &json!({
-            "parts": parts, "seed": {"type": "integer", "description": "Derived from the last record if left out."},
+            "parts": parts, "seed": {"type": "integer", "minimum": 0, "maximum": u64::MAX, "description": "Derived from the last record if left out."},
         }),
         &[],
     );
@@ -225,22 +254,18 @@ fn resources() -> Value {
             "post": post_events,
             "get": get("The log as server-sent events (Accept: text/event-stream) or NDJSON", &[
                 at_least(parameter("from", "query", "integer", "First position wanted"), 1),
+                at_least(parameter("to", "query", "integer", "Last position wanted; NDJSON only"), 1),
+                kinds(),
+                formed(parameter("execution", "query", "string", "Only records of this execution"), TEXT_ID, TEXT_ID_LEN_MAX),
                 parameter("vectors", "query", "boolean", "Include the vectors of embedding.computed and the bytes of model.parameters"),
+                between(parameter("every_ms", "query", "integer", "Send what has come at most this often; server-sent events only"), 0, 10_000),
                 at_least(parameter("Last-Event-ID", "header", "integer", "Position of the last event received"), 0),
             ]),
         },
+        "/v1/traces": {"post": spans::post()},
         "/v1/tools": {"get": get("Tools by id, with what was observed", &[after.clone(), limit.clone()])},
         "/v1/capabilities": {"get": get("Capabilities by id", &[after, limit.clone()])},
-        "/v1/graph": {"get": get("Typed edges, the strongest first", &[
-            between(parameter("limit", "query", "integer", "Edges wanted"), 1, 100_000),
-            parameter("kind", "query", "string", "Only edges of this kind"),
-        ])},
-        "/v1/related": {"get": get("The neighbours of a tool or capability, tools often before and after, its community, a path to another", &[
-            required(parameter("tool", "query", "string", "A tool, or a capability by its id or handle")),
-            parameter("to", "query", "string", "Also the cheapest ordered path to this one"),
-            between(parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted"), 1, 1_000),
-        ])},
-        "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[parameter("execution", "path", "string", "Execution id")])},
+        "/v1/traces/{execution}": {"get": get("One execution, open or completed", &[formed(parameter("execution", "path", "string", "Execution id"), TEXT_ID, TEXT_ID_LEN_MAX)])},
         "/v1/state": {"get": get("Position, digest and sizes of the state", &[])},
         "/v1/snapshots": snapshots(),
         "/v1/backup": {"get": get("The whole log as one stream for `pml restore`", &[])},
@@ -249,7 +274,7 @@ fn resources() -> Value {
             "summary": "Publish refused events again",
             "requestBody": {"required": true, "content": {"application/json": {"schema": {
                 "type": "object", "additionalProperties": false,
-                "properties": {"numbers": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+                "properties": {"numbers": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": u64::MAX}}},
             }}}},
             "responses": {"200": answered("One result per letter; ids are letter numbers")},
         }},
@@ -260,6 +285,23 @@ fn resources() -> Value {
         "/metrics": {"get": get("Prometheus metrics", &[])},
         "/openapi.json": {"get": get("This document", &[])},
         "/docs": {"get": get("This document as a page for people", &[])},
+    })
+}
+
+fn graph() -> Value {
+    json!({
+        "/v1/graph": {"get": get("Typed edges, the strongest first", &[
+            between(parameter("limit", "query", "integer", "Edges wanted"), 1, 100_000),
+            parameter("kind", "query", "string", "Only edges of this kind"),
+            parameter("measures", "query", "boolean", "Also the rank, community and level of the nodes"),
+            moment(),
+        ])},
+        "/v1/related": {"get": get("The neighbours of a tool or capability, tools often before and after, its community, a path to another", &[
+            required(formed(parameter("tool", "query", "string", "A tool, or a capability by its id or handle"), CALLEE, TOOL_ID_LEN_MAX)),
+            formed(parameter("to", "query", "string", "Also the cheapest ordered path to this one"), CALLEE, TOOL_ID_LEN_MAX),
+            between(parameter("limit", "query", "integer", "Neighbours per direction and community mates wanted"), 1, 1_000),
+            moment(),
+        ])},
     })
 }
 
@@ -298,19 +340,45 @@ fn ask(summary: &str, properties: &Value, needed: &[&str]) -> Value {
     })
 }
 
+/// A question that may also be asked about the past.
+fn ask_at(summary: &str, properties: &Value, needed: &[&str]) -> Value {
+    let mut operation = ask(summary, properties, needed);
+    operation["parameters"] = json!([moment()]);
+    operation
+}
+
+fn moment() -> Value {
+    let mut at = parameter("at", "query", "string", "A position of the log, a time (RFC 3339) or `now`: the answer as of then");
+    at["schema"]["anyOf"] = json!([{"pattern": "^(now|[0-9]{1,18})$"}, {"format": "date-time"}]);
+    at
+}
+
 fn deprecated(mut operation: Value) -> Value {
     operation["deprecated"] = json!(true);
     operation
 }
 
-fn at_least(mut parameter: Value, min: u64) -> Value {
+fn at_least(parameter: Value, min: u64) -> Value {
+    between(parameter, min, i64::MAX.unsigned_abs())
+}
+
+fn between(mut parameter: Value, min: u64, max: u64) -> Value {
     parameter["schema"]["minimum"] = json!(min);
+    parameter["schema"]["maximum"] = json!(max);
     parameter
 }
 
-fn between(parameter: Value, min: u64, max: u64) -> Value {
-    let mut parameter = at_least(parameter, min);
-    parameter["schema"]["maximum"] = json!(max);
+fn kinds() -> Value {
+    let names = Kind::ALL.map(|kind| kind.name().replace('.', r"\.")).join("|");
+    let mut parameter = parameter("kinds", "query", "string", "Only records of these kinds, separated by commas");
+    parameter["schema"]["pattern"] = json!(format!("^({names})(,({names}))*$"));
+    parameter
+}
+
+/// A parameter whose text has this form.
+fn formed(mut parameter: Value, pattern: &str, len_max: usize) -> Value {
+    parameter["schema"]["pattern"] = json!(pattern);
+    parameter["schema"]["maxLength"] = json!(len_max);
     parameter
 }
 

@@ -1,14 +1,17 @@
 //! Read requests about tools, capabilities, the graph, traces, state and health, answered from the newest view.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Path, Query};
-use serde_json::json;
+use actix_web::web::{Data, Path, Query, block};
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::Gateway;
 use super::error::ApiError;
-use crate::ask::catalogue::{self, GraphQuery, Page, TraceQuery};
+use crate::ask::catalogue::{self, ExecutionsQuery, Page, TraceQuery};
+use crate::ask::quality::{self, QualityQuery};
 use crate::lease::LeaseState;
 use crate::log::Condition;
+use crate::role::Role;
 
 pub(super) async fn tools(page: Query<Page>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
     Ok(HttpResponse::Ok().json(catalogue::tools(&gateway.views.current(), &page)?))
@@ -18,8 +21,29 @@ pub(super) async fn capabilities(page: Query<Page>, gateway: Data<Gateway>) -> R
     Ok(HttpResponse::Ok().json(catalogue::capabilities(&gateway.views.current(), &page)?))
 }
 
-pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(catalogue::graph(&gateway.views.current(), &query)?))
+/// The list of executions, on a blocking thread: it may read thousands of traces.
+pub(super) async fn executions(query: Query<ExecutionsQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    let view = gateway.views.current();
+    let found = block(move || catalogue::executions(&view, &query)).await.map_err(|_| ApiError::Stopping)??;
+    Ok(HttpResponse::Ok().json(found))
+}
+
+pub(super) async fn quality(query: Query<QualityQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(quality::quality(&gateway.views.current(), &query)?))
+}
+
+/// `GET /v1/system`: the settings in force, and the roles of this process with their leases.
+pub(super) async fn system(gateway: Data<Gateway>) -> HttpResponse {
+    let role = |(role, lease): &(Role, Option<watch::Receiver<LeaseState>>)| {
+        let (is_here, holder) = match lease.as_ref().map(|lease| lease.borrow().clone()) {
+            None => ("absent", None),
+            Some(LeaseState::Held) => ("active", None),
+            Some(LeaseState::Waiting(holder)) => ("waiting", holder),
+        };
+        json!({"role": role.name(), "state": is_here, "held_by": holder, "missing_means": role.missing_means()})
+    };
+    let roles: Vec<Value> = gateway.system.roles.iter().map(role).collect();
+    HttpResponse::Ok().json(json!({"settings": gateway.system.settings, "roles": roles}))
 }
 
 pub(super) async fn trace(path: Path<String>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {

@@ -7,8 +7,8 @@ use actix_web::{HttpRequest, Route, web};
 
 use super::auth::{self, Access};
 use super::{
-    ask, backup, dead, error, execute, executions, mcp, models, openapi, predictions, publish, read, related, servers,
-    snapshots, stream,
+    ask, backup, dead, decide, error, execute, executions, mcp, models, openapi, otlp, page, predictions, publish, read,
+    related, servers, snapshots, stream,
 };
 use crate::config::Scope;
 
@@ -26,6 +26,13 @@ pub(super) struct RouteEntry {
     handler: Route,
 }
 
+impl RouteEntry {
+    /// The path as OpenAPI writes it, where a parameter has no pattern.
+    pub(super) fn described_path(&self) -> String {
+        self.path.replace(":.*}", "}")
+    }
+}
+
 /// Returns the table of routes.
 pub(super) fn table() -> Vec<RouteEntry> {
     let entry = |method, path, access, handler| RouteEntry { method, path, access, handler };
@@ -34,12 +41,18 @@ pub(super) fn table() -> Vec<RouteEntry> {
     vec![
         post("/v1/events", PUBLISH, web::to(publish::post_events)),
         post("/v1/executions", PUBLISH, web::to(executions::post)),
+        post("/v1/traces", PUBLISH, web::to(otlp::post_traces)),
+        get("/v1/executions", QUERY, web::to(read::executions)),
         get("/v1/events", QUERY, web::to(stream::get_events)),
         get("/v1/snapshots", QUERY, web::to(snapshots::list)),
         post("/v1/snapshots", ADMIN, web::to(snapshots::create)),
         get("/v1/tools", QUERY, web::to(read::tools)),
         get("/v1/capabilities", QUERY, web::to(read::capabilities)),
-        get("/v1/graph", QUERY, web::to(read::graph)),
+        post("/v1/capabilities/{capability}/rename", ADMIN, web::to(decide::rename)),
+        post("/v1/capabilities/{capability}/merge", ADMIN, web::to(decide::merge)),
+        post("/v1/capabilities/{capability}/approve", ADMIN, web::to(decide::approve)),
+        post("/v1/capabilities/{capability}/retire", ADMIN, web::to(decide::retire)),
+        get("/v1/graph", QUERY, web::to(related::graph)),
         get("/v1/related", QUERY, web::to(related::related)),
         post("/v1/discover", QUERY, web::to(ask::discover)),
         post("/v1/predict", QUERY, web::to(ask::predict)),
@@ -47,6 +60,7 @@ pub(super) fn table() -> Vec<RouteEntry> {
         post("/v1/suggest", QUERY, web::to(ask::suggest)),
         post("/v1/speculate", QUERY, web::to(ask::speculate)),
         post("/v1/explain", QUERY, web::to(ask::explain)),
+        get("/v1/quality", QUERY, web::to(read::quality)),
         get("/v1/models", QUERY, web::to(models::list)),
         post("/v1/models/train", ADMIN, web::to(models::train)),
         post("/v1/models/rollback", ADMIN, web::to(models::roll_back)),
@@ -65,6 +79,7 @@ pub(super) fn table() -> Vec<RouteEntry> {
         get("/v1/predictions", QUERY, web::to(predictions::stream)),
         get("/v1/traces/{execution}", QUERY, web::to(read::trace)),
         get("/v1/state", QUERY, web::to(read::state)),
+        get("/v1/system", ADMIN, web::to(read::system)),
         get("/v1/backup", ADMIN, web::to(backup::get)),
         get("/v1/dead", ADMIN, web::to(dead::list)),
         post("/v1/dead/redrive", ADMIN, web::to(dead::redrive)),
@@ -73,6 +88,9 @@ pub(super) fn table() -> Vec<RouteEntry> {
         get("/mcp", QUERY, web::to(mcp::streamable)),
         entry(Method::DELETE, "/mcp", QUERY, web::to(mcp::streamable)),
         post("/message", QUERY, web::to(mcp::message)),
+        get("/", OPEN, web::to(page::index)),
+        get("/assets/{hash}/{path:.*}", OPEN, web::to(page::asset)),
+        get("/v1/access", OPEN, web::to(page::access)),
         get("/healthz", OPEN, web::to(read::healthz)),
         get("/readyz", OPEN, web::to(read::readyz)),
         get("/metrics", QUERY, web::to(read::metrics)),
@@ -121,7 +139,7 @@ mod tests {
                 Access::AnyKey => panic!("{} names no scope", entry.path),
                 Access::Scope(scope) => json!([{}, {"key": [scope.name()]}]),
             };
-            let operation = (entry.path.to_owned(), entry.method.as_str().to_ascii_lowercase());
+            let operation = (entry.described_path(), entry.method.as_str().to_ascii_lowercase());
             assert!(expected.insert(operation, security).is_none(), "{} {} is listed twice", entry.method, entry.path);
         }
         let document = openapi::document();

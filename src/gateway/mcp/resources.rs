@@ -1,4 +1,5 @@
-//! Resources: the catalogue and the learnt capabilities, as `discover` finds them by name.
+//! Resources: the catalogue and the learnt capabilities, as `discover` finds them by name, and those that ran often and well as Agent
+//! Skills.
 
 use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
@@ -7,14 +8,20 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use super::Mcp;
+use crate::ask::skills::{SkillFilter, skills};
 use crate::ask::{DiscoverRequest, Filter, ItemType};
+use crate::readers::skill::Skill;
 
 const CATALOGUE: &str = "pml://catalogue";
 const CAPABILITIES: &str = "pml://capabilities";
 const SERVERS: &str = "pml://servers/";
 const TOOLS: &str = "pml://tools/";
 const CAPABILITY: &str = "pml://capabilities/";
+const SKILL: &str = "skill://";
 const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown";
+/// Skills that are listed, the most run first.
+const SKILLS_MAX: usize = 50;
 /// Servers that are listed, each as a resource of its own.
 const SERVERS_MAX: usize = 200;
 /// Entries of one resource; `meta.next_offset` says that there are more, which `pml_discover` pages through.
@@ -46,6 +53,11 @@ impl Mcp {
                 format!("The tools of {server}, the most used first ({tools})"),
             )
         }));
+        let learnt = self.skills().into_iter().take(SKILLS_MAX).map(|skill| {
+            let about = self.0.outgoing.cleaned(skill.description);
+            Resource::new(skill_uri(&skill.name), skill.name).with_description(about).with_mime_type(MARKDOWN)
+        });
+        resources.extend(learnt);
         ListResourcesResult::with_all_items(resources)
     }
 
@@ -58,14 +70,31 @@ impl Mcp {
             template(SERVERS, "server", "The tools of a server"),
             template(TOOLS, "tool", "A tool by its id, server:name, with its schema and what was observed"),
             template(CAPABILITY, "capability", "A learnt procedure by its id or name"),
+            ResourceTemplate::new("skill://{skill}/SKILL.md", "skill")
+                .with_description("A learnt procedure as an Agent Skill")
+                .with_mime_type(MARKDOWN),
         ])
     }
 
+    fn skills(&self) -> Vec<Skill> {
+        skills(&self.parts().views.current(), SkillFilter::default())
+    }
+
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+        if uri.starts_with(SKILL) {
+            let found = self.skills().into_iter().find(|skill| skill_uri(&skill.name) == uri);
+            let Some(skill) = found else { return Err(self.missing(uri)) };
+            let text = self.0.outgoing.cleaned(skill.to_text());
+            return Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(MARKDOWN)]));
+        }
         let mut content = if uri == CATALOGUE { self.catalogue() } else { self.found(uri).await? };
         self.0.outgoing.clean_json(&mut content);
         let text = ResourceContents::text(content.to_string(), uri).with_mime_type(JSON);
         Ok(ReadResourceResult::new(vec![text]))
+    }
+
+    fn missing(&self, uri: &str) -> ErrorData {
+        ErrorData::resource_not_found(self.0.outgoing.cleaned(format!("no resource '{uri}'")), None)
     }
 
     fn catalogue(&self) -> Value {
@@ -78,7 +107,7 @@ impl Mcp {
 
     /// What `discover` finds for the name in a URI.
     async fn found(&self, uri: &str) -> Result<Value, ErrorData> {
-        let missing = || ErrorData::resource_not_found(self.0.outgoing.cleaned(format!("no resource '{uri}'")), None);
+        let missing = || self.missing(uri);
         let (name, only) = name_of(uri).ok_or_else(missing)?;
         let filter = Filter { only, ..Filter::default() };
         let request = DiscoverRequest { name: Some(name), filter, limit: Some(ENTRIES_MAX), ..DiscoverRequest::default() };
@@ -89,6 +118,10 @@ impl Mcp {
         let is_list = uri == CAPABILITIES;
         if !is_list && answer["results"].as_array().is_none_or(Vec::is_empty) { Err(missing()) } else { Ok(answer) }
     }
+}
+
+fn skill_uri(name: &str) -> String {
+    format!("{SKILL}{name}/SKILL.md")
 }
 
 /// The name that a URI stands for, and what kind of item it may find.

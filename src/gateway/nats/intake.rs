@@ -3,29 +3,33 @@
 //! An acknowledged event is in the log or among the dead letters. Any other is delivered again, and is then recognised by its id. An event
 //! with a temporary refusal (`Refusal::is_temporary`) is returned to the queue, which delivers it again after a pause.
 //!
+//! # Order
+//! Events are submitted in the order of the queue, because the end of an execution must not come to the log before its steps. Several chunks
+//! wait for their verdicts at the same time; if one of them is not taken, or its outcome is unknown, neither are those after it
+//! (`RequestOrder`), and all of them are submitted again, in order. Events that are already in the log are duplicates then.
+//!
 //! Each run of `consume` creates a new consumer. The queue holds exactly the events that were not acknowledged, so a new one delivers
-//! them first and in order; an old one would deliver the unacknowledged events of a killed process only after `ACK_WAIT`, long after
-//! the events that depend on them. Therefore only one process consumes the queue at a time.
+//! them first and in order; an old one would deliver the unacknowledged events of a killed process, or events that were lost on the way,
+//! only after `ACK_WAIT`, long after the events that depend on them. Therefore only one process consumes the queue at a time, and a
+//! consumer whose deliveries have a gap is replaced.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::{self, consumer};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::watch;
 
-use crate::clock::Clock;
 use crate::core::event::cloud;
-use crate::core::intake::Limits;
 use crate::core::time::Timestamp;
 use crate::nats::{Nats, StreamKind};
-use crate::publisher::Publisher;
-use crate::publisher::{Incoming, PublishError, Verdict};
+use crate::publisher::{Incoming, PublishError, Publisher, RequestOrder, Verdict};
 
 /// The origin that dead letters show.
 const ORIGIN: &str = "nats";
@@ -50,7 +54,6 @@ const PUT_OFF_EVENTS_MAX: usize = 65_536;
 pub(crate) struct IntakeParts {
     pub(crate) nats: Nats,
     pub(crate) publisher: Publisher,
-    pub(crate) clock: Clock,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -93,13 +96,50 @@ async fn consume(parts: &IntakeParts) -> Result<(), Source> {
     }
     let consumer = stream.create_consumer(config).await?;
     let messages = consumer.stream().max_messages_per_batch(in_flight.min(CHUNK_EVENTS * 4)).messages().await?;
-    let chunks = until_stopped(messages.ready_chunks(CHUNK_EVENTS), parts.stop.clone());
-    let put_off = PutOffEvents::default();
-    let mut answered = pin!(chunks.map(|chunk| submit_chunk(parts, &put_off, chunk)).buffered(CHUNKS_PENDING_MAX));
-    while let Some(outcome) = answered.next().await {
-        outcome?;
+    let mut chunks = pin!(until_stopped(messages.ready_chunks(CHUNK_EVENTS), parts.stop.clone()));
+    let (mut submissions, mut deliveries, mut ended) = (Submissions::new(parts), 0, false);
+    loop {
+        tokio::select! {
+            chunk = chunks.next(), if !ended && submissions.pending.len() < CHUNKS_PENDING_MAX => match chunk {
+                Some(chunk) => {
+                    let mut events = Vec::with_capacity(chunk.len());
+                    for message in chunk {
+                        events.push(QueuedEvent::new(message?, &mut deliveries)?);
+                    }
+                    submissions.add(events);
+                }
+                None => ended = true,
+            },
+            Some(answered) = submissions.pending.next() => submissions.settle(answered).await?,
+            else => return Ok(()),
+        }
     }
-    Ok(())
+}
+
+/// An event that the queue delivered.
+struct QueuedEvent {
+    message: jetstream::Message,
+    /// Its position in the queue.
+    position: u64,
+    /// How often it was delivered.
+    delivered: i64,
+    /// When the queue stored it.
+    stored: Timestamp,
+}
+
+impl QueuedEvent {
+    /// `deliveries` is the number of deliveries of the consumer so far. Fails if one between them and this did not arrive.
+    fn new(message: jetstream::Message, deliveries: &mut u64) -> Result<Self, Source> {
+        let info = message.info()?;
+        if info.consumer_sequence != *deliveries + 1 {
+            let number = info.consumer_sequence;
+            return Err(format!("delivery {number} of the work queue came after {deliveries}: some were lost").into());
+        }
+        *deliveries = info.consumer_sequence;
+        let (position, delivered) = (info.stream_sequence, info.delivered);
+        let stored = Timestamp::from_micros(i64::try_from(info.published.unix_timestamp_nanos() / 1_000)?);
+        Ok(Self { message, position, delivered, stored })
+    }
 }
 
 /// Returns the items of `items` until `stop` is set.
@@ -116,46 +156,117 @@ fn until_stopped<T>(items: impl Stream<Item = T>, stop: watch::Receiver<bool>) -
     })
 }
 
-type Received<E> = Result<jetstream::Message, E>;
-
 /// The positions in the queue of events that were returned to it and are not acknowledged yet.
 #[derive(Default)]
-struct PutOffEvents(Mutex<BTreeSet<u64>>);
+struct PutOffEvents(BTreeSet<u64>);
 
 impl PutOffEvents {
     /// Returns whether `more` events may be put off.
     fn has_room_for(&self, more: usize) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() + more <= PUT_OFF_EVENTS_MAX
+        self.0.len() + more <= PUT_OFF_EVENTS_MAX
     }
 
-    /// Adds or removes the event at `position`.
-    fn set(&self, position: u64, is_put_off: bool) {
-        let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Adds or removes an event.
+    fn set(&mut self, event: &QueuedEvent, is_put_off: bool) {
         if is_put_off {
-            positions.insert(position)
-        } else {
-            positions.remove(&position)
-        };
+            self.0.insert(event.position);
+        } else if event.delivered > 1 {
+            self.0.remove(&event.position);
+        }
     }
 }
 
-/// Gets the verdict on every event of a chunk, then acknowledges them or returns them to the queue.
-async fn submit_chunk<E: Into<Source>>(
-    parts: &IntakeParts,
-    put_off: &PutOffEvents,
-    chunk: Vec<Received<E>>,
-) -> Result<(), Source> {
-    let messages: Vec<jetstream::Message> = chunk.into_iter().collect::<Result<_, _>>().map_err(Into::into)?;
-    let can_redeliver = put_off.has_room_for(messages.len());
-    let verdicts = verdicts(parts, &messages, can_redeliver).await?;
-    for (message, verdict) in messages.iter().zip(verdicts) {
-        let info = message.info()?;
-        let is_put_off = can_redeliver && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
-        put_off.set(info.stream_sequence, is_put_off);
-        // If the acknowledgement is lost, the event is delivered again, which is harmless.
-        message.ack_with(if is_put_off { AckKind::Nak(Some(redelivery_delay(info.delivered))) } else { AckKind::Ack }).await?;
+/// Events that are submitted together and wait for their verdicts.
+struct Chunk {
+    events: Vec<QueuedEvent>,
+    /// Whether they may be returned to the queue.
+    can_redeliver: bool,
+}
+
+/// A chunk and what became of its submission.
+type Answered = (Chunk, Result<Vec<Verdict>, PublishError>);
+
+/// The chunks under way, in the order of the queue.
+struct Submissions<'a> {
+    parts: &'a IntakeParts,
+    put_off: PutOffEvents,
+    order: RequestOrder,
+    pending: FuturesOrdered<BoxFuture<'a, Answered>>,
+    /// The pause before chunks are submitted again.
+    pause: Duration,
+}
+
+impl<'a> Submissions<'a> {
+    fn new(parts: &'a IntakeParts) -> Self {
+        let (put_off, order) = (PutOffEvents::default(), RequestOrder::default());
+        Self { parts, put_off, order, pending: FuturesOrdered::new(), pause: PAUSE_FIRST }
     }
-    Ok(())
+
+    fn add(&mut self, events: Vec<QueuedEvent>) {
+        let can_redeliver = self.put_off.has_room_for(events.len());
+        self.submit(Chunk { events, can_redeliver });
+    }
+
+    fn submit(&mut self, chunk: Chunk) {
+        let (parts, place) = (self.parts, self.order.next_place());
+        self.pending.push_back(Box::pin(async move {
+            let items = chunk.events.iter().map(|event| read_event(event, &parts.publisher)).collect();
+            let verdicts = parts.publisher.submit_in_order(items, ORIGIN, chunk.can_redeliver, place).await;
+            (chunk, verdicts)
+        }));
+    }
+
+    /// Acknowledges the events of a chunk, or submits it and those after it again if the failure is temporary.
+    async fn settle(&mut self, (chunk, outcome): Answered) -> Result<(), Source> {
+        match outcome {
+            Ok(verdicts) => {
+                self.pause = PAUSE_FIRST;
+                self.acknowledge(&chunk, &verdicts).await
+            }
+            Err(error) if is_temporary(&error) && !*self.parts.stop.borrow() => self.submit_again(chunk).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for the outcomes of the chunks under way, and submits `first` and those that were not taken again.
+    async fn submit_again(&mut self, first: Chunk) -> Result<(), Source> {
+        let mut again = vec![first];
+        while let Some((chunk, outcome)) = self.pending.next().await {
+            match outcome {
+                Ok(verdicts) => self.acknowledge(&chunk, &verdicts).await?,
+                Err(_) => again.push(chunk),
+            }
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.order = RequestOrder::default();
+        for chunk in again {
+            self.submit(chunk);
+        }
+        Ok(())
+    }
+
+    /// Acknowledges events that have their verdicts, or returns them to the queue.
+    async fn acknowledge(&mut self, chunk: &Chunk, verdicts: &[Verdict]) -> Result<(), Source> {
+        for (event, verdict) in chunk.events.iter().zip(verdicts) {
+            let is_put_off = chunk.can_redeliver && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+            self.put_off.set(event, is_put_off);
+            // If the acknowledgement is lost, the event is delivered again, which is harmless.
+            let answer = if is_put_off { AckKind::Nak(Some(redelivery_delay(event.delivered))) } else { AckKind::Ack };
+            event.message.ack_with(answer).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the same events can be submitted again. Those that were appended the first time are duplicates then.
+fn is_temporary(error: &PublishError) -> bool {
+    match error {
+        PublishError::Busy | PublishError::Full(_) | PublishError::Failing | PublishError::NotReady | PublishError::Unknown => {
+            true
+        }
+        PublishError::Closed | PublishError::Unleased => false,
+    }
 }
 
 /// Returns how long an event stays on the queue that was delivered `delivered` times.
@@ -164,52 +275,12 @@ fn redelivery_delay(delivered: i64) -> Duration {
     (REDELIVERY_DELAY_FIRST * 2_u32.pow(doublings)).min(REDELIVERY_DELAY_MAX)
 }
 
-/// Submits the events, again while the failure is temporary, and returns their verdicts.
-async fn verdicts(
-    parts: &IntakeParts,
-    messages: &[jetstream::Message],
-    can_redeliver: bool,
-) -> Result<Vec<Verdict>, PublishError> {
-    let mut pause = PAUSE_FIRST;
-    loop {
-        let limits = parts.publisher.limits();
-        let items = messages.iter().map(|message| read_event(message, limits, parts)).collect();
-        let submitted = if can_redeliver {
-            parts.publisher.submit_retryable(items, ORIGIN).await
-        } else {
-            parts.publisher.submit(items, ORIGIN).await
-        };
-        match submitted {
-            Ok(verdicts) => return Ok(verdicts),
-            // The same ids are submitted again: events that were appended the first time are duplicates.
-            Err(
-                PublishError::Busy
-                | PublishError::Full(_)
-                | PublishError::Failing
-                | PublishError::NotReady
-                | PublishError::Unknown,
-            ) if !*parts.stop.borrow() => {}
-            Err(error) => return Err(error),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
-}
-
-/// Reads the event of a message, in structured or binary mode. What it leaves out follows from when the queue stored it, so that an event
-/// without an id is the same event when it is delivered again.
-fn read_event(message: &jetstream::Message, limits: &Limits, parts: &IntakeParts) -> Incoming {
-    let stored = message.info().ok().and_then(|info| i64::try_from(info.published.unix_timestamp_nanos() / 1_000).ok());
-    let receipt = parts.publisher.receipt(stored.map_or_else(|| parts.clock.now(), Timestamp::from_micros));
-    let body = &message.payload;
-    let headers = message.headers.iter().flat_map(async_nats::HeaderMap::iter);
-    let headers: Vec<(String, &str)> = headers
-        .filter_map(|(name, values)| {
-            let name: &str = name.as_ref();
-            Some((name.to_ascii_lowercase(), values.first()?.as_str()))
-        })
-        .filter(|(name, _)| name.starts_with(cloud::HEADER_PREFIX))
-        .collect();
+/// Reads an event in structured or binary mode. What it leaves out follows from when the queue stored it, so that an event without an id
+/// is the same event when it is delivered again.
+fn read_event(event: &QueuedEvent, publisher: &Publisher) -> Incoming {
+    let (receipt, limits) = (publisher.receipt(event.stored), publisher.limits());
+    let body = &event.message.payload;
+    let headers: Vec<(String, &str)> = event.message.headers.iter().flat_map(attributes).collect();
     if headers.is_empty() {
         return Incoming::received(cloud::receive_structured(body, receipt), body.clone(), limits);
     }
@@ -219,4 +290,16 @@ fn read_event(message: &jetstream::Message, limits: &Limits, parts: &IntakeParts
     // An accepted event needs no copy; if the actor refuses it later, its dead letter is encoded by pml.
     incoming.original = incoming.content.is_err().then(|| cloud::join_binary(borrowed(), body).into());
     incoming
+}
+
+/// The headers that are attributes of an event in binary mode, their names in lower case.
+fn attributes(headers: &async_nats::HeaderMap) -> impl Iterator<Item = (String, &str)> {
+    let is_attribute = |name: &str| {
+        let prefix = name.get(..cloud::HEADER_PREFIX.len());
+        prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(cloud::HEADER_PREFIX))
+    };
+    headers.iter().filter_map(move |(name, values)| {
+        let name: &str = name.as_ref();
+        Some((is_attribute(name).then(|| name.to_ascii_lowercase())?, values.first()?.as_str()))
+    })
 }

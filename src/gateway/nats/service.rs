@@ -11,8 +11,10 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::ask::Asker;
-use crate::ask::catalogue::{self, Refused, question};
+use crate::ask::catalogue::{self, GraphQuery, Refused, question};
 use crate::ask::models::models;
+use crate::ask::quality::quality;
+use crate::ask::related::RelatedQuery;
 use crate::core::redact::Redactor;
 use crate::nats::Nats;
 use crate::views::Views;
@@ -22,28 +24,40 @@ use crate::views::Views;
 struct AnswerContext {
     views: Views,
     asker: Asker,
+    /// The longest message that the NATS server carries.
+    answer_bytes_max: usize,
 }
 
 type Answer = fn(&AnswerContext, &Value) -> Result<Value, Refused>;
 
 /// The questions, each with the function that answers it.
-const QUESTIONS: [(&str, Answer); 15] = [
+const QUESTIONS: [(&str, Answer); 17] = [
     ("discover", |context, asked| Ok(json!(context.asker.discover(question(asked)?)?))),
     ("predict", |context, asked| Ok(json!(context.asker.predict(question(asked)?)?))),
     ("score", |context, asked| Ok(json!(context.asker.score(question(asked)?)?))),
     ("suggest", |context, asked| Ok(json!(context.asker.suggest(question(asked)?)?))),
     ("speculate", |context, asked| Ok(json!(context.asker.speculate(question(asked)?)?))),
     ("explain", |context, asked| Ok(json!(context.asker.explain(question(asked)?)?))),
-    ("related", |context, asked| Ok(json!(context.asker.related(&question(asked)?)?))),
+    ("related", |context, asked| {
+        let query = present(question::<RelatedQuery>(asked)?, |query| query.at.is_some())?;
+        Ok(json!(context.asker.related(&query)?))
+    }),
     ("trace", |context, asked| catalogue::trace(&context.views.current(), &question(asked)?)),
+    ("executions", |context, asked| catalogue::executions(&context.views.current(), &question(asked)?)),
+    ("quality", |context, asked| Ok(json!(quality(&context.views.current(), &question(asked)?)?))),
     ("models", |context, _| Ok(json!(models(&context.views.current(), None)))),
     ("search_tools", |context, asked| Ok(json!(context.asker.search_tools(question(asked)?)?))),
     ("search_capabilities", |context, asked| Ok(json!(context.asker.search_capabilities(question(asked)?)?))),
     ("tools", |context, asked| catalogue::tools(&context.views.current(), &question(asked)?)),
     ("capabilities", |context, asked| catalogue::capabilities(&context.views.current(), &question(asked)?)),
-    ("graph", |context, asked| catalogue::graph(&context.views.current(), &question(asked)?)),
+    ("graph", |context, asked| context.asker.graph(&present(question::<GraphQuery>(asked)?, |query| query.at.is_some())?)),
     ("state", |context, _| Ok(catalogue::state(&context.views.current()))),
 ];
+
+/// Refuses a question about the past, which only HTTP answers.
+fn present<Q>(query: Q, is_past: fn(&Q) -> bool) -> Result<Q, Refused> {
+    if is_past(&query) { Err(Refused::invalid("at", "is answered over HTTP only")) } else { Ok(query) }
+}
 
 /// Most questions answered at the same time by one endpoint.
 const CONCURRENT_ANSWERS_MAX: usize = 16;
@@ -63,7 +77,8 @@ impl Service {
             builder.start("pml", env!("CARGO_PKG_VERSION")).await
         });
         let running = starting.await?;
-        let context = AnswerContext { views: views.clone(), asker: asker.clone() };
+        let answer_bytes_max = nats.client().server_info().max_payload;
+        let context = AnswerContext { views: views.clone(), asker: asker.clone(), answer_bytes_max };
         let mut endpoints = Vec::new();
         for (question, answer) in QUESTIONS {
             let subject = nats.subjects().question(question);
@@ -108,7 +123,18 @@ fn respond(payload: &[u8], answer: Answer, context: &AnswerContext) -> Result<By
         serde_json::from_slice(payload).map_err(|error| problem(400, format!("the question is not JSON: {error}")))?
     };
     match answer(context, &asked) {
-        Ok(answer) => Ok(answer.to_string().into()),
+        Ok(answer) => {
+            let (answer, max) = (answer.to_string(), context.answer_bytes_max);
+            // The server would drop it, and whoever asked would wait in vain.
+            if answer.len() > max {
+                let said = format!(
+                    "the answer is {} bytes long, this NATS server carries {max}; ask for less, or over HTTP",
+                    answer.len()
+                );
+                return Err(problem(413, said));
+            }
+            Ok(answer.into())
+        }
         Err(Refused { field, problem: text, is_unknown }) => {
             Err(problem(if is_unknown { 404 } else { 400 }, format!("{field}: {text}")))
         }

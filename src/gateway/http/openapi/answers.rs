@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::ask::catalogue::{CapabilityDto, EdgeDto, ToolDto, TraceDto};
+use crate::ask::catalogue::{CapabilityDto, EdgeDto, ExecutionDto, MeasuredDto, ToolDto, TraceDto};
+use crate::ask::handles::Handles;
 use crate::ask::models::ModelsAnswer;
+use crate::ask::quality::QualityAnswer;
 use crate::ask::related::RelatedDto;
 use crate::ask::{
     DiscoverAnswer, ExplainAnswer, PredictAnswer, ScoreAnswer, SearchToolsAnswer, SpeculateAnswer, SuggestAnswer,
@@ -53,12 +55,22 @@ impl AnswerSchemas {
             "list_tools" => {
                 object(&json!({"tools": list(self.of::<ToolDto<'static>>()), "next": next(), "based_on_seq": seq()}))
             }
-            "list_capabilities" => object(
-                &json!({"capabilities": list(self.of::<CapabilityDto<'static>>()), "next": next(), "based_on_seq": seq()}),
-            ),
-            "get_graph" => object(&json!({
-                "nodes": count(), "total_edges": count(), "edges": list(self.of::<EdgeDto>()), "based_on_seq": seq(),
+            "list_capabilities" => object(&json!({
+                "capabilities": list(self.of::<CapabilityDto<'static>>()), "handles": self.of::<Handles>(), "next": next(),
+                "based_on_seq": seq(),
             })),
+            "get_graph" => object(&json!({
+                "nodes": count(), "total_edges": count(), "measured": {"anyOf": [list(self.of::<MeasuredDto>()), {"type": "null"}]}, "edges": list(self.of::<EdgeDto>()), "handles": self.of::<Handles>(),
+                "based_on_seq": seq(),
+            })),
+            "list_executions" => object(&json!({
+                "executions": list(self.of::<ExecutionDto>()), "next": next(), "kept": count(), "handles": self.of::<Handles>(),
+                "based_on_seq": seq(),
+            })),
+            "rename_capability" | "merge_capability" | "approve_capability" | "retire_capability" => {
+                object(&json!({"capability": self.of::<CapabilityDto<'static>>(), "seq": count()}))
+            }
+            "get_quality" => self.of::<QualityAnswer>(),
             "publish_events" | "redrive_dead_letters" => self.of::<PublishAnswer>(),
             "publish_run" => self.of::<RunAnswer>(),
             "list_dead_letters" => {
@@ -107,6 +119,10 @@ fn fixed(name: &str) -> Option<Value> {
         "get_task_result" => {
             object(&json!({"text": {"type": "string"}, "next": {"type": ["integer", "null"]}, "total": count()}))
         }
+        "get_access" => json!({
+            "type": "object", "required": ["key_needed", "scopes"],
+            "properties": {"key_needed": {"type": "boolean"}, "name": {"type": "string"}, "scopes": texts()},
+        }),
         "get_health" => object(&json!({"status": {"type": "string"}, "version": {"type": "string"}})),
         "get_readiness" => json!({
             "type": "object", "required": ["ready", "applied_seq", "tail_seq", "behind"],
@@ -114,6 +130,16 @@ fn fixed(name: &str) -> Option<Value> {
                 "ready": {"type": "boolean"}, "applied_seq": count(), "tail_seq": count(), "behind": count(),
                 "reason": {"type": "string"}, "waiting": {"type": "object"},
             },
+        }),
+        "get_system" => json!({
+            "type": "object", "required": ["settings", "roles"],
+            "properties": {"settings": {"type": "object"}, "roles": list(json!({
+                "type": "object", "required": ["role", "state"],
+                "properties": {
+                    "role": {"type": "string"}, "state": {"enum": ["active", "waiting", "absent"]},
+                    "held_by": {"type": ["string", "null"]}, "missing_means": {"type": "string"},
+                },
+            }))},
         }),
         "get_openapi" | "send_message" => json!({"type": "object"}),
         _ => return None,

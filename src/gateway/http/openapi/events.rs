@@ -62,7 +62,7 @@ fn event(kind: Kind) -> Value {
             "source": {"type": "string", "minLength": 1, "description": "Who says so, a URI reference."},
             "type": {"type": "string", "const": format!("pml.{kind}")},
             "time": {"type": "string", "format": "date-time", "description": "When it happened; when it arrived if left out."},
-            "dataschema": {"type": "string", "description": "urn:pml:<kind>/v<version>; the current version if left out."},
+            "dataschema": {"type": "string", "pattern": format!("(^|/)v{}$", kind.version()), "description": "urn:pml:<kind>/v<version>; the current version if left out."},
             "subject": {"type": "string", "description": "Kept, not interpreted."},
             "traceparent": {"type": "string", "description": "W3C trace context; kept."},
             "tracestate": {"type": "string", "description": "The rest of the trace context; kept."},

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ask, at_least, between, failed, get, parameter};
 use crate::core::event::document;
+use crate::core::id::TOOL_ID_LEN_MAX;
 
 /// Returns the paths of servers and runs.
 pub(super) fn paths() -> Value {
@@ -14,7 +15,7 @@ pub(super) fn paths() -> Value {
     let mut approve = ask(
         "Approve the definition with which a server lists a tool in quarantine",
         &json!({
-            "tool": {"type": "string"},
+            "tool": {"type": "string", "pattern": "^[!-9;-~]+:[!-~]+$", "maxLength": TOOL_ID_LEN_MAX},
             "definition": {"type": "string", "description": "Hash of what was looked at, as GET /v1/tools shows it."},
         }),
         &["tool"],

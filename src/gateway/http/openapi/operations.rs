@@ -6,14 +6,20 @@ use super::answers::AnswerSchemas;
 use super::failed;
 
 /// Method, path, id and tag of every operation. Clients are generated with functions of these names.
-const OPERATIONS: [(&str, &str, &str, &str); 45] = [
+const OPERATIONS: [(&str, &str, &str, &str); 56] = [
     ("post", "/v1/events", "publish_events", "events"),
     ("post", "/v1/executions", "publish_run", "events"),
+    ("post", "/v1/traces", "publish_spans", "events"),
+    ("get", "/v1/executions", "list_executions", "knowledge"),
     ("get", "/v1/events", "read_events", "events"),
     ("get", "/v1/snapshots", "list_snapshots", "history"),
     ("post", "/v1/snapshots", "take_snapshot", "history"),
     ("get", "/v1/tools", "list_tools", "knowledge"),
     ("get", "/v1/capabilities", "list_capabilities", "knowledge"),
+    ("post", "/v1/capabilities/{capability}/rename", "rename_capability", "knowledge"),
+    ("post", "/v1/capabilities/{capability}/merge", "merge_capability", "knowledge"),
+    ("post", "/v1/capabilities/{capability}/approve", "approve_capability", "knowledge"),
+    ("post", "/v1/capabilities/{capability}/retire", "retire_capability", "knowledge"),
     ("get", "/v1/graph", "get_graph", "knowledge"),
     ("get", "/v1/related", "related", "questions"),
     ("post", "/v1/discover", "discover", "questions"),
@@ -22,6 +28,7 @@ const OPERATIONS: [(&str, &str, &str, &str); 45] = [
     ("post", "/v1/suggest", "suggest", "questions"),
     ("post", "/v1/speculate", "speculate", "questions"),
     ("post", "/v1/explain", "explain", "questions"),
+    ("get", "/v1/quality", "get_quality", "models"),
     ("get", "/v1/models", "list_models", "models"),
     ("post", "/v1/models/train", "train_models", "models"),
     ("post", "/v1/models/rollback", "roll_back_model", "models"),
@@ -40,6 +47,7 @@ const OPERATIONS: [(&str, &str, &str, &str); 45] = [
     ("get", "/v1/predictions", "stream_predictions", "questions"),
     ("get", "/v1/traces/{execution}", "get_trace", "knowledge"),
     ("get", "/v1/state", "get_state", "knowledge"),
+    ("get", "/v1/system", "get_system", "machines"),
     ("get", "/v1/backup", "get_backup", "history"),
     ("get", "/v1/dead", "list_dead_letters", "events"),
     ("post", "/v1/dead/redrive", "redrive_dead_letters", "events"),
@@ -47,6 +55,9 @@ const OPERATIONS: [(&str, &str, &str, &str); 45] = [
     ("get", "/mcp", "mcp_stream", "mcp"),
     ("delete", "/mcp", "mcp_end", "mcp"),
     ("post", "/message", "send_message", "mcp"),
+    ("get", "/", "get_page", "page"),
+    ("get", "/assets/{hash}/{path}", "get_page_file", "page"),
+    ("get", "/v1/access", "get_access", "page"),
     ("get", "/healthz", "get_health", "machines"),
     ("get", "/readyz", "get_readiness", "machines"),
     ("get", "/metrics", "get_metrics", "machines"),
@@ -66,6 +77,7 @@ pub(super) fn tags() -> Value {
         tag("servers", "The MCP servers whose tools pml calls"),
         tag("history", "Snapshots and backups"),
         tag("mcp", "The Model Context Protocol"),
+        tag("page", "The page for people"),
         tag("machines", "Health, metrics and this description"),
     ])
 }
@@ -137,7 +149,8 @@ fn content(id: &str, answers: &mut AnswerSchemas) -> Value {
         "mcp_end" => json!({}),
         "get_backup" => json!({"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}),
         "get_metrics" => json!({"application/openmetrics-text": text()}),
-        "get_docs" => json!({"text/html": text()}),
+        "get_docs" | "get_page" => json!({"text/html": text()}),
+        "get_page_file" => json!({"text/javascript": text(), "text/css": text(), "text/plain": text()}),
         "execute" | "continue_run" => {
             json!({"application/json": {"schema": answers.answer(id)}, "text/event-stream": text()})
         }
