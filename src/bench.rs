@@ -3,13 +3,17 @@
 
 mod client;
 pub mod code;
+pub mod dashboard;
 pub mod discover;
 pub mod execute;
+mod hook;
 pub mod ingest;
+pub mod learn;
 pub mod nats;
 pub mod paths;
 pub mod predict;
 pub mod replay;
+pub mod scale;
 pub mod shgat;
 pub mod snapshot;
 mod startup;
@@ -69,9 +73,9 @@ fn reset_peak_memory() {
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 
-/// Peak memory of this process in megabytes; `None` where the system does not report it.
-fn peak_memory_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+/// Peak memory of a process, by its number or `self`, in megabytes; `None` where the system does not report it.
+fn peak_memory_mb(process: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes / 1024.0)

@@ -12,6 +12,7 @@
 mod archive;
 mod backup;
 mod bench;
+mod capability;
 mod code;
 mod config;
 mod copy;
@@ -27,8 +28,11 @@ mod execute;
 mod executions;
 mod explain;
 mod fork;
+mod hook;
 mod import;
+mod init;
 mod key;
+mod learn;
 mod log;
 mod mcp;
 mod model;
@@ -38,9 +42,11 @@ mod predict;
 mod prequential;
 mod publish;
 mod question;
+mod readable;
 mod related;
 mod remote;
 mod replay;
+mod report;
 mod retrain;
 mod sandbox;
 mod score;
@@ -48,10 +54,12 @@ mod scratch;
 mod serve;
 mod servers;
 mod shell;
+mod skills;
 mod snapshot;
 mod source;
 mod speculate;
 mod suggest;
+mod target;
 mod tools;
 mod train;
 mod types;
@@ -63,6 +71,7 @@ use std::sync::LazyLock;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Config;
+use crate::runtime::SANDBOX;
 use outcome::{CommandError, Outcome};
 use output::Output;
 
@@ -112,6 +121,12 @@ enum Command {
     Demo(demo::Arguments),
     /// Publish events from a file, from standard input or from flags
     Publish(publish::Arguments),
+    /// Show or write the settings with which the agents on this machine use pml and report to it
+    Init(init::Arguments),
+    /// Take one event of a Claude Code hook from standard input and deliver it in the background
+    Hook(hook::Arguments),
+    /// Learn from the logs of agents, exports and spans that are already there
+    Learn(learn::Arguments),
     /// Learn the traces of a dataset directory
     Import(import::ImportArguments),
     /// Write tools and traces as a dataset directory
@@ -141,15 +156,23 @@ enum Command {
     /// Add, remove, list, test and switch the MCP servers whose tools pml calls
     #[command(subcommand)]
     Servers(servers::Command),
+    /// Write learnt capabilities as Agent Skills, or declare skills as capabilities
+    #[command(subcommand)]
+    Skills(skills::Command),
     /// Show the neighbours of a tool in the graph: edges, tools often called before and after, community, path to another tool
     Related(related::Arguments),
     /// Compare the answers of pml with plain baselines, on traces it has not learnt
     Eval(eval::Arguments),
+    /// Report what predictions would have saved on a history: calls of a model, tokens, time
+    Report(report::Arguments),
     /// Train the parts of the model, measure them and record the runs
     Train(train::Arguments),
     /// List, show, compare, promote and roll back trained versions
     #[command(subcommand)]
     Model(model::Command),
+    /// Rename, merge, approve or retire capabilities, and take that back
+    #[command(subcommand)]
+    Capability(capability::Command),
     /// Repeat a recorded training run and compare the digests: exit code 0 if equal, 1 if not
     Retrain(retrain::Arguments),
     /// Replay the log: show a past state, write it as a new data directory, or publish it as a live stream
@@ -180,9 +203,6 @@ enum Command {
     /// Measure speed against the raw operation in the same run
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Be the process in which a program runs: reads it from standard input
-    #[command(hide = true)]
-    Sandbox,
     #[command(flatten)]
     Unconfigured(Unconfigured),
 }
@@ -218,11 +238,11 @@ struct LogLocation {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if let Command::Sandbox = cli.command {
-        // It has no configuration, no log lines and no threads, and starts at once.
+    if std::env::args_os().nth(1).is_some_and(|name| name == SANDBOX) {
+        // It has no configuration, no log lines and no threads, and starts at once: building the parser would take a millisecond.
         return sandbox::run();
     }
+    let cli = Cli::parse();
     let output = Output::new(cli.json);
     start_tracing(matches!(cli.command, Command::Serve(_)));
     // Lossy: a variable of another program need not be UTF-8.
@@ -252,6 +272,9 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Mcp(arguments) => on_actors(mcp::run(arguments, config)),
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
         Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
+        Command::Init(arguments) => init::run(&arguments, &config, output),
+        Command::Hook(arguments) => hook::run(arguments, file, &config),
+        Command::Learn(arguments) => on_actors(learn::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),
         Command::Discover(arguments) => on_actors(discover::run(arguments, config, output)),
@@ -265,10 +288,13 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Types(arguments) => on_actors(types::run(arguments, config, output)),
         Command::Executions(command) => on_actors(executions::run(command, config, output)),
         Command::Servers(command) => on_actors(servers::run(command, config, output)),
+        Command::Skills(command) => on_actors(skills::run(command, config, output)),
         Command::Eval(arguments) => on_actors(eval::run(arguments, config, output)),
+        Command::Report(arguments) => on_actors(report::run(arguments, config, output)),
         Command::Related(arguments) => on_actors(related::run(arguments, config, output)),
         Command::Train(arguments) => on_actors(train::run(arguments, config, output)),
         Command::Model(command) => on_actors(model::run(command, config, output)),
+        Command::Capability(command) => on_actors(capability::run(command, config, output)),
         Command::Retrain(arguments) => on_actors(retrain::run(arguments, config, output)),
         Command::Replay(arguments) => on_actors(replay::run(arguments, config, output)),
         Command::Diff(arguments) => on_actors(diff::run(arguments, config, output)),
@@ -282,7 +308,6 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Key(arguments) => Ok(key::run(arguments, output)),
         Command::Doctor(arguments) => on_actors(doctor::run(arguments, config, output)),
         Command::Bench(command) => on_actors(bench::run(command, config, output)),
-        Command::Sandbox => Ok(0),
         Command::Unconfigured(_) => unreachable!("they are run without a configuration"),
     }
 }

@@ -9,8 +9,10 @@ pub mod next;
 pub mod next_rankers;
 pub mod plan;
 pub mod plot;
+mod predictors;
 pub mod prequential;
 pub mod rankers;
+pub mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 

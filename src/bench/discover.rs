@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
+use ndarray::Array2;
+use pml_model::shgat::rows_times;
+
 use super::{Case, Stopwatch};
 use crate::ask::question;
 use crate::config::{Config, EmbedderKind};
 use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, ToolRegistered};
 use crate::core::id::{RecordId, Seq, ToolId};
 use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
-use crate::core::rank::rows::VectorRows;
 use crate::core::rank::{Index, Question};
 use crate::core::state::State;
 use crate::core::time::Timestamp;
@@ -51,16 +53,12 @@ fn measure(
     embedder: &dyn Embedder,
     intents: &[&str],
 ) -> anyhow::Result<[Case; 2]> {
-    let mut rows = VectorRows::new(embedder.dim());
-    for slot in 0..index.documents().len() {
-        rows.push_empty();
-        rows.set(slot, index.documents().vector(slot));
-    }
+    let rows = Array2::from_elem((index.documents().len(), embedder.dim()), 0.5);
     let (mut ours, mut floors) = (Vec::new(), Vec::new());
     for intent in intents {
         let watch = Stopwatch::start();
         let vectors = embedder.embed(&[intent])?;
-        let products = rows.products(&[&vectors[0]]);
+        let products = rows_times(&rows, &vectors[0]);
         floors.push(micros(&watch));
         std::hint::black_box(products);
         let watch = Stopwatch::start();

@@ -51,7 +51,7 @@ pub(super) fn case(name: &'static str, mut runs: Vec<(f64, f64)>) -> Case {
     Case::rate(name, rate, floor)
 }
 
-type Acknowledged = oneshot::Sender<Result<(), redb::Error>>;
+pub(super) type Acknowledged = oneshot::Sender<Result<(), redb::Error>>;
 
 /// The floor: events per second of a raw group commit.
 async fn raw_group_commit(
@@ -88,7 +88,7 @@ async fn raw_group_commit(
 }
 
 /// Commits all waiting batches together, up to `group_max` records, until the queue is closed.
-fn run_writer(database: &Database, mut queue: mpsc::Receiver<(Vec<Vec<u8>>, Acknowledged)>, group_max: usize) {
+pub(super) fn run_writer(database: &Database, mut queue: mpsc::Receiver<(Vec<Vec<u8>>, Acknowledged)>, group_max: usize) {
     let mut key = 0;
     while let Some((mut values, done)) = queue.blocking_recv() {
         let mut waiting = vec![done];

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ndarray::Array2;
+use pml_model::shgat::rows_times;
 use tokio::sync::watch;
 
 use super::discover::{fact, micros, percentile, tool, trace_completed};
@@ -21,7 +23,6 @@ use crate::core::id::{Callee, RecordId, Seq, ToolId};
 use crate::core::predict::evidence::Evidence;
 use crate::core::predict::threshold::Mode;
 use crate::core::predict::{PredictionQuery, predict, predict_with};
-use crate::core::rank::rows::VectorRows;
 use crate::core::state::State;
 use crate::core::time::Timestamp;
 use crate::core::train::{self, TrainSettings};
@@ -118,16 +119,12 @@ fn predictions_for(
 }
 
 fn measure(names: &CaseNames, state: &State, embedder: &dyn Embedder, asking: &[&TraceLine]) -> anyhow::Result<[Case; 3]> {
-    let mut rows = VectorRows::new(embedder.dim());
-    for row in 0..state.tools.len() + state.memory.len() {
-        rows.push_empty();
-        rows.set(row, &vec![0.5; embedder.dim()]);
-    }
+    let rows = Array2::from_elem((state.tools.len() + state.memory.len(), embedder.dim()), 0.5);
     let (mut ours, mut floors, mut again) = (Vec::new(), Vec::new(), Vec::new());
     for (number, trace) in asking.iter().enumerate() {
         let watch = Stopwatch::start();
         let vectors = embedder.embed(&[&trace.intent])?;
-        std::hint::black_box(rows.products(&[&vectors[0]]));
+        std::hint::black_box(rows_times(&rows, &vectors[0]));
         floors.push(micros(&watch));
         let calls: Vec<Callee> = trace.tools().map(Callee::Tool).collect();
         let context = &calls[..number % (calls.len() + 1)];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use redb::Database;
 
-use super::{Case, Stopwatch, median, peak_memory_mb, reset_peak_memory, workload};
+use super::startup::Started;
+use super::{Case, Stopwatch, median, workload};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{EmbeddingComputed, Event, NewRecord, Record, stored};
@@ -23,48 +24,66 @@ const RUNS: usize = 3;
 /// Writes a log of `events` records below `scratch`, then measures a start of the program on it.
 pub async fn run(config: &Config, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
     let directory = scratch.join("replay");
-    let config = Config { data_dir: directory.clone(), ..config.clone() };
+    let mut config = Config { data_dir: directory.clone(), ..config.clone() };
+    // Loading templates would append records; a start from a snapshot of the run before would fold nothing.
+    config.templates.path = String::new();
+    (config.snapshots.every_records, config.snapshots.every_s) = (0, 0);
     let records = write_history(&open_log(&config, &directory, Clock::system())?, events).await?;
-    reset_peak_memory();
     let (mut floors, mut folds) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         floors.push(scan_and_decode(&directory, records)?);
         folds.push(start_and_fold(&config, records).await?);
     }
     let mut cases = vec![Case::rate("fold", median(folds), median(floors))];
-    if let Some(value) = peak_memory_mb() {
+    // In a process of its own: this one has what writing the log and the floor have left.
+    if let Some(value) = Started::without_snapshot(&config)?.stop(&config)?.peak_memory_mb {
         cases.push(Case { case: "fold_peak_memory", value, unit: "MB", floor: None, ratio: None });
     }
     Ok(cases)
 }
 
-/// Appends a history like that of a server: the events of agents, the completed traces, and the vectors of texts. Returns the number
-/// of records.
+/// Appends a history of about `events` records. Returns how many.
 pub(super) async fn write_history(log: &dyn EventLog, events: usize) -> anyhow::Result<usize> {
-    let clock = Clock::system();
-    let embedder = embed::builtin();
-    let mut open = Executions::default();
-    let mut state = State::default();
-    let mut batch = Vec::with_capacity(APPEND_EVENTS);
-    let mut written = 0;
-    for fact in workload::published(&clock) {
-        let fact = Arc::new(fact);
-        open.apply(&fact);
-        let trace = completed(&fact, &open, &clock);
-        batch.push(fact);
-        if let Some(trace) = trace {
-            open.apply(&trace);
-            batch.push(trace);
-        }
-        if batch.len() >= APPEND_EVENTS || written + batch.len() >= events {
-            written += append(log, std::mem::take(&mut batch), &mut state).await?;
-            written += append(log, vectors(&state, embedder.as_ref(), &clock)?, &mut state).await?;
-        }
-        if written >= events {
-            break;
-        }
+    History::new().grow(log, events).await
+}
+
+/// A history like that of a server: the events of agents, the completed traces, and the vectors of texts.
+pub(super) struct History {
+    clock: Clock,
+    embedder: Arc<dyn Embedder>,
+    published: Box<dyn Iterator<Item = NewRecord>>,
+    open: Executions,
+    state: State,
+    written: usize,
+}
+
+impl History {
+    pub(super) fn new() -> Self {
+        let clock = Clock::system();
+        let published = Box::new(workload::published(&clock));
+        Self { clock, embedder: embed::builtin(), published, open: Executions::default(), state: State::default(), written: 0 }
     }
-    Ok(written)
+
+    /// Appends records until there are about `events`. Returns how many there are.
+    pub(super) async fn grow(&mut self, log: &dyn EventLog, events: usize) -> anyhow::Result<usize> {
+        let mut batch = Vec::with_capacity(APPEND_EVENTS);
+        while self.written < events {
+            let Some(fact) = self.published.next().map(Arc::new) else { break };
+            self.open.apply(&fact);
+            let trace = completed(&fact, &self.open, &self.clock);
+            batch.push(fact);
+            if let Some(trace) = trace {
+                self.open.apply(&trace);
+                batch.push(trace);
+            }
+            if batch.len() >= APPEND_EVENTS || self.written + batch.len() >= events {
+                self.written += append(log, std::mem::take(&mut batch), &mut self.state).await?;
+                let vectors = vectors(&self.state, self.embedder.as_ref(), &self.clock)?;
+                self.written += append(log, vectors, &mut self.state).await?;
+            }
+        }
+        Ok(self.written)
+    }
 }
 
 async fn append(log: &dyn EventLog, facts: Vec<Arc<NewRecord>>, state: &mut State) -> anyhow::Result<usize> {
@@ -113,11 +132,8 @@ fn scan_and_decode(directory: &Path, records: usize) -> anyhow::Result<f64> {
 
 /// Records per second of a start: the fold catches up with the whole log.
 async fn start_and_fold(config: &Config, records: usize) -> anyhow::Result<f64> {
-    let mut config = config.clone();
-    // Loading templates would append records.
-    config.templates.path = String::new();
     let watch = Stopwatch::start();
-    let runtime = Runtime::start(&config, Clock::system()).await?;
+    let runtime = Runtime::start(config, Clock::system()).await?;
     let rate = watch.rate(records);
     let folded = runtime.views.current().events();
     runtime.stop().await;

@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 
 use ndarray::Array2;
 use pml_model::shgat::sample::{Sample, Sizes};
-use pml_model::shgat::{Cost, Enriched, Parameters, Part, Priorities, Scorer, Settings, Shape, Switches, train};
+use pml_model::shgat::{Cost, Enriched, Parameters, Part, Priorities, Scorer, Settings, Shape, Switches, rows_times, train};
 
 use super::discover::{micros, percentile};
 use super::predict::build_state;
 use super::{Case, Stopwatch, median, peak_memory_mb, reset_peak_memory};
 use crate::core::predict::targets::Targets;
-use crate::core::rank::rows::VectorRows;
 use crate::core::time::Timestamp;
 use crate::core::train::{TrainSettings, seed};
 use crate::dataset::Dataset;
@@ -73,17 +72,13 @@ fn score() -> [Case; 2] {
     let (sample, parameters) = sample(10_000, 1_000);
     let enriched = Enriched::new(&sample.graph, &sample.vectors, &parameters, 1);
     let scorer = Scorer::new(&sample.graph, &enriched, &sample.features, &parameters, Switches::default());
-    let mut rows = VectorRows::new(DIM);
-    for row in 0..Cost::new(&sample.graph, DIM).score() / DIM {
-        rows.push_empty();
-        rows.set(row, &[0.5; DIM]);
-    }
+    let rows = Array2::from_elem((Cost::new(&sample.graph, DIM).score() / DIM, DIM), 0.5);
     let intents = sample.traces(QUESTIONS, SEED).0;
     let (mut ours, mut floors) = (Vec::new(), Vec::new());
     for intent in intents.rows() {
         let intent = intent.to_vec();
         let watch = Stopwatch::start();
-        std::hint::black_box(rows.products(&[&intent]));
+        std::hint::black_box(rows_times(&rows, &intent));
         floors.push(micros(&watch));
         let watch = Stopwatch::start();
         std::hint::black_box((scorer.score_top_tools(&intent, RESULTS), scorer.score_all_capabilities(&intent)));
@@ -129,9 +124,9 @@ fn memory() -> anyhow::Result<Option<Case>> {
     let mut settings = TrainSettings::default();
     (settings.head.epochs_max, settings.encoder.epochs_max, settings.shgat.epochs) = (1, 1, 1);
     reset_peak_memory();
-    let before = peak_memory_mb();
+    let before = peak_memory_mb("self");
     crate::core::train::train(&state, &settings, seed(&state), &mut |_| ControlFlow::Continue(()))?;
-    let after = peak_memory_mb();
+    let after = peak_memory_mb("self");
     drop(served);
     let case = |(before, after): (f64, f64)| Case {
         case: "train_memory_10k",

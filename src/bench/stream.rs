@@ -6,7 +6,10 @@
 //! | `nats_*` | NATS client, work queue, execution actor, JetStream (pipelined), prediction actor, NATS |
 //! | `nats_durable_*` | the same with atomic batches, each synced to disk before it is acknowledged |
 //!
-//! The floor is a message between two connections of a nats-server at the same rate.
+//! The floors (`floor`) store the same bytes and deliver them once, at the same rate: in redb and on the bus of a process, or on
+//! JetStream and by NATS.
+
+mod floor;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +18,7 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use futures_util::StreamExt;
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::discover::percentile;
@@ -57,6 +61,8 @@ const RATES: [(u64, [[&str; 3]; 3]); 2] = [
 ];
 /// Queue of the subscriber that measures, in predictions.
 const QUEUE_LEN: usize = 65_536;
+/// The member of a prediction that names the record which caused it.
+const CAUSE: &str = "cause";
 /// The last predictions may take this long.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -66,8 +72,9 @@ pub async fn run(config: &Config, program: &Path, scratch: &Path, seconds: u64) 
     for (rate, [in_process, pipelined, durable]) in RATES {
         let load = Load { rate, seconds };
         let place = |name: &str| scratch.join(format!("{name}-{rate}"));
-        let floor = raw_latencies(config, program, &place("floor"), load).await?;
+        let floor = floor::embedded(config, &place("floor"), load).await?;
         cases.extend(embedded(config, &place("embedded"), load).await?.cases(in_process, &floor));
+        let floor = floor::over_nats(config, program, &place("floor-nats"), load).await?;
         for (names, append) in [(pipelined, AppendMode::Pipelined), (durable, AppendMode::Atomic)] {
             cases.extend(over_nats(config, program, &place(names[0]), load, append).await?.cases(names, &floor));
         }
@@ -110,10 +117,10 @@ impl Timing {
         lock(&self.sent).insert(cause.to_owned(), self.watch.elapsed());
     }
 
-    /// `payload` is a prediction as subscribers receive it.
-    fn record_received(&self, payload: &[u8]) -> anyhow::Result<()> {
-        let prediction: serde_json::Value = serde_json::from_slice(payload)?;
-        let cause = prediction["cause"].as_str().unwrap_or_default();
+    /// `payload` is a message as subscribers receive it, whose `member` names the event that was sent.
+    fn record_received(&self, payload: &[u8], member: &str) -> anyhow::Result<()> {
+        let message: serde_json::Value = serde_json::from_slice(payload)?;
+        let cause = message[member].as_str().unwrap_or_default();
         let now = self.watch.elapsed();
         if let Some(sent) = lock(&self.sent).remove(cause) {
             lock(&self.latencies).push(now.saturating_sub(sent).as_secs_f64() * 1e6);
@@ -151,9 +158,9 @@ struct StreamLatencies {
 
 impl StreamLatencies {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 steps")]
-    fn cases(mut self, [p50, p99, served]: [&'static str; 3], floor: &[f64]) -> [Case; 3] {
+    fn cases(mut self, [p50, p99, served]: [&'static str; 3], floor: &Self) -> [Case; 3] {
         let mut time = |case: &'static str, share: f64| {
-            let (value, floor) = (percentile(&mut self.latencies, share), percentile(&mut floor.to_vec(), share));
+            let (value, floor) = (percentile(&mut self.latencies, share), percentile(&mut floor.latencies.clone(), share));
             Case { case, value, unit: "us", floor: Some(floor), ratio: Some(floor / value) }
         };
         let times = (time(p50, 0.5), time(p99, 0.99));
@@ -197,6 +204,19 @@ async fn learn(runtime: &Runtime, clock: &Clock) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A task of a measurement.
+type Task = JoinHandle<anyhow::Result<()>>;
+
+/// Starts all agents, waits for them and for the last messages that `listening` receives, and returns the latencies.
+async fn measured(agents: impl Iterator<Item = Task>, timing: &Timing, listening: &Task) -> anyhow::Result<StreamLatencies> {
+    for agent in agents.collect::<Vec<_>>() {
+        agent.await??;
+    }
+    let measured = timing.finish().await?;
+    listening.abort();
+    Ok(measured)
+}
+
 async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<StreamLatencies> {
     let config = Config { data_dir: place.to_owned(), ..config.clone() };
     let clock = Clock::system();
@@ -204,25 +224,21 @@ async fn embedded(config: &Config, place: &Path, load: Load) -> anyhow::Result<S
     learn(&runtime, &clock).await?;
     let predictions = runtime.bus.subscribe(runtime.subjects.all_predictions(), QUEUE_LEN).await?;
     let timing = Timing::start();
-    let listening = tokio::spawn(listen(predictions, Arc::clone(&timing)));
+    let listening = tokio::spawn(listen(predictions, Arc::clone(&timing), CAUSE));
     let agents = agent_events(&clock, load).into_iter().enumerate();
     let agents = agents.map(|(number, facts)| {
         let (publisher, timing) = (runtime.publisher.clone(), Arc::clone(&timing));
         tokio::spawn(agent(publisher, facts, agent_interval(number, load), timing))
     });
-    for agent in agents.collect::<Vec<_>>() {
-        agent.await??;
-    }
-    let measured = timing.finish().await?;
-    listening.abort();
+    let measured = measured(agents, &timing, &listening).await?;
     runtime.stop().await;
     Ok(measured)
 }
 
-async fn listen(mut predictions: Subscription, timing: Arc<Timing>) -> anyhow::Result<()> {
-    while let Some(delivery) = predictions.next().await {
+async fn listen(mut messages: Subscription, timing: Arc<Timing>, member: &'static str) -> anyhow::Result<()> {
+    while let Some(delivery) = messages.next().await {
         if let Delivery::Message { payload, .. } = delivery {
-            timing.record_received(&payload)?;
+            timing.record_received(&payload, member)?;
         }
     }
     Ok(())
@@ -253,6 +269,17 @@ async fn agent(
     Ok(())
 }
 
+async fn listen_on_nats(nats: &Nats, pattern: String, timing: Arc<Timing>, member: &'static str) -> anyhow::Result<Task> {
+    let mut messages = nats.client().subscribe(pattern).await?;
+    nats.client().flush().await?;
+    Ok(nats.spawn(async move {
+        while let Some(message) = messages.next().await {
+            timing.record_received(&message.payload, member)?;
+        }
+        Ok(())
+    }))
+}
+
 async fn over_nats(
     config: &Config,
     program: &Path,
@@ -266,17 +293,9 @@ async fn over_nats(
     let runtime = Runtime::start_on_nats(&config, clock.clone(), Roles::all()).await?;
     learn(&runtime, &clock).await?;
     let (agents, listener) = (connect(&config).await?, connect(&config).await?);
-    let pattern = runtime.subjects.all_predictions().to_string();
-    let mut predictions = listener.client().subscribe(pattern).await?;
-    listener.client().flush().await?;
     let timing = Timing::start();
-    let receiver_timing = Arc::clone(&timing);
-    let listening = listener.spawn(async move {
-        while let Some(message) = predictions.next().await {
-            receiver_timing.record_received(&message.payload)?;
-        }
-        Ok::<(), anyhow::Error>(())
-    });
+    let listening =
+        listen_on_nats(&listener, runtime.subjects.all_predictions().to_string(), Arc::clone(&timing), CAUSE).await?;
     let working = agent_events(&clock, load).into_iter().enumerate().map(|(number, facts)| {
         let facts = facts.into_iter().map(|fact| {
             let subject = runtime.subjects.input(fact.event.kind()).to_string();
@@ -285,11 +304,7 @@ async fn over_nats(
         let (stream, timing, facts) = (agents.jetstream().clone(), Arc::clone(&timing), facts.collect());
         agents.spawn(async move { nats_agent(stream, facts, agent_interval(number, load), timing).await })
     });
-    for agent in working.collect::<Vec<_>>() {
-        agent.await??;
-    }
-    let measured = timing.finish().await?;
-    listening.abort();
+    let measured = measured(working, &timing, &listening).await?;
     runtime.stop().await;
     Ok(measured)
 }
@@ -311,43 +326,4 @@ async fn nats_agent(
         stream.publish_with_headers(subject, headers(&id), event.into()).await?.await?;
     }
     Ok(())
-}
-
-/// The floor: the latencies of messages from one connection to another at the same rate, in microseconds.
-async fn raw_latencies(config: &Config, program: &Path, place: &Path, load: Load) -> anyhow::Result<Vec<f64>> {
-    let server = Server::start(program, place)?;
-    let config = config_for(&server, config, AppendMode::Pipelined);
-    let (sender, receiver): (Nats, Nats) = (connect(&config).await?, connect(&config).await?);
-    let mut messages = receiver.client().subscribe("raw").await?;
-    receiver.client().flush().await?;
-    let timing = Timing::start();
-    let receiver_timing = Arc::clone(&timing);
-    let listening = receiver.spawn(async move {
-        while let Some(message) = messages.next().await {
-            receiver_timing.record_received(&message.payload)?;
-        }
-        Ok::<(), anyhow::Error>(())
-    });
-    let sending = (0..AGENTS).map(|number| {
-        let (client, timing) = (sender.client().clone(), Arc::clone(&timing));
-        let count = load.events() / AGENTS;
-        sender.spawn(async move {
-            let mut interval = agent_interval(number, load);
-            for message in 0..count {
-                interval.tick().await;
-                let cause = format!("{number}-{message}");
-                timing.record_sent(&cause);
-                let payload = serde_json::json!({"cause": cause}).to_string();
-                client.publish("raw", payload.into()).await?;
-            }
-            Ok::<(), anyhow::Error>(())
-        })
-    });
-    for sending in sending.collect::<Vec<_>>() {
-        sending.await??;
-    }
-    let measured = timing.finish().await?;
-    listening.abort();
-    anyhow::ensure!(measured.missed == 0, "{} messages were lost", measured.missed);
-    Ok(measured.latencies)
 }

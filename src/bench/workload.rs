@@ -7,7 +7,7 @@ use crate::dataset::Dataset;
 
 /// An endless iterator over events as agents would publish them. Every second repetition calls tools of other servers, so that there
 /// are about 500 tools.
-pub(super) fn published(clock: &Clock) -> impl Iterator<Item = NewRecord> {
+pub(super) fn published(clock: &Clock) -> impl Iterator<Item = NewRecord> + use<> {
     let traces = Dataset::demo(clock.now()).traces;
     let clock = clock.clone();
     let copies = (0_u32..).flat_map(move |copy| traces.clone().into_iter().map(move |trace| (copy, trace)));

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::output::Output;
 use super::source::Source;
 use super::{LogLocation, Outcome};
+use crate::archive::ArchiveWriter;
 use crate::config::Config;
 use crate::core::id::{RecordId, Seq};
-use crate::history::ArchiveWriter;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -22,19 +22,16 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, config: &Config, output: &Output) -> Outcome {
     let source = Source::open(&arguments.location, config).await?;
-    let mut archive = ArchiveWriter::open(&arguments.directory)?;
+    let mut archive = ArchiveWriter::open(arguments.directory.as_path())?;
     let after = match archive.last() {
         Some(last) => check_same_log(&source, last, &arguments).await?,
         None => Seq::ZERO,
     };
-    let bar = output.progress("exporting", source.tail()?.0.saturating_sub(after.0));
-    let exporting = source.visit(after, |record| {
+    let exporting = source.visit_shown("exporting", after, |record| {
         archive.push(&record)?;
-        bar.inc(1);
         Ok(true)
     });
     exporting.await?;
-    bar.finish_and_clear();
     let last = archive.last().map_or(Seq::ZERO, |(seq, _)| seq);
     let written = archive.finish()?;
     let directory = arguments.directory.display();

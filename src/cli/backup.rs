@@ -44,7 +44,10 @@ pub(super) async fn backup(arguments: BackupArguments, config: Config, output: &
     }
     let source = Source::open(&arguments.location, &config).await?;
     let part = part_path(file);
-    let written = write(&source, &part).await.and_then(|()| check(&part));
+    let written = match write(&source, &part, output).await {
+        Ok(()) => check(&part, output),
+        Err(error) => Err(error),
+    };
     let (records, last) = match written {
         Ok(checked) => checked,
         Err(error) => {
@@ -66,28 +69,32 @@ fn part_path(file: &Path) -> PathBuf {
     name.into()
 }
 
-async fn write(source: &Source, part: &Path) -> anyhow::Result<()> {
-    let mut file = BufWriter::new(private::create_file(part).with_context(|| format!("cannot write {}", part.display()))?);
+async fn write(source: &Source, part: &Path, output: &Output) -> anyhow::Result<()> {
+    let file = private::create_file(part).with_context(|| format!("cannot write {}", part.display()))?;
+    let bar = output.progress("bytes written:", 0);
+    let mut writer = BufWriter::new(bar.wrap_write(&file));
     match source {
-        Source::Server(remote) => drop(std::io::copy(&mut remote.bytes("/v1/backup")?, &mut file)?),
+        Source::Server(remote) => drop(std::io::copy(&mut remote.bytes("/v1/backup")?, &mut writer)?),
         Source::Log(log, _) => {
             let mut pieces = std::pin::pin!(encode_log(Arc::clone(log)));
             while let Some(piece) = pieces.next().await {
-                file.write_all(&piece?)?;
+                writer.write_all(&piece?)?;
             }
         }
         Source::Archive(_) => anyhow::bail!("the files of `pml log export` are their own backup"),
     }
-    file.into_inner()?.sync_all()?;
-    Ok(())
+    writer.flush()?;
+    Ok(file.sync_all()?)
 }
 
 /// Reads the whole file again, to be sure that it can be restored. Returns the number of records and the last position.
-fn check(part: &Path) -> anyhow::Result<(u64, Seq)> {
+fn check(part: &Path, output: &Output) -> anyhow::Result<(u64, Seq)> {
+    let bar = output.progress("records checked:", 0);
     let (mut count, mut last) = (0, Seq::ZERO);
     for records in decoder(part)? {
         let records = records?;
         count += records.len() as u64;
+        bar.set_position(count);
         last = records.last().map_or(last, |record| record.seq);
     }
     Ok((count, last))
@@ -102,7 +109,7 @@ pub(super) async fn restore(arguments: RestoreArguments, config: Config, output:
     let target = arguments.data.as_deref().unwrap_or(&config.data_dir);
     let decoder = decoder(&arguments.file)?;
     let mut rebuild = Rebuild::begin(target, &config, Clock::system())?;
-    let bar = output.progress("restoring", 0);
+    let bar = output.progress("records restored:", 0);
     for records in decoder {
         for record in records.with_context(|| arguments.file.display().to_string())? {
             rebuild.push(record).await?;

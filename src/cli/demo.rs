@@ -1,4 +1,6 @@
-//! `pml demo`: learns the shipped traces, shows the result and serves it until Ctrl-C.
+//! `pml demo`: serves, learns the shipped traces, shows the result, and lets agents work on until Ctrl-C.
+
+mod live;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,10 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::import::{dataset_events, publish_all};
+use super::import::{CHUNK_EVENTS, dataset_events};
 use super::output::Output;
 use super::scratch::Scratch;
 use super::serve::{StopSignals, until_stopped};
+use super::target::Target;
 use super::{CommandError, Outcome};
 use crate::bus::{Delivery, Subscription};
 use crate::clock::Clock;
@@ -17,6 +20,7 @@ use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
 use crate::core::graph::edge::EdgeKind;
 use crate::core::id::SessionId;
+use crate::core::name::readable;
 use crate::core::state::State;
 use crate::dataset::Dataset;
 use crate::publisher::Verdict;
@@ -48,25 +52,37 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         config.set_listen(listen)?;
     }
     let runtime = Runtime::start(&config, clock.clone()).await?;
-    let learnt = learn(&runtime, &clock, output).await?;
-    let predictions = stream(&runtime).await?;
-    show(&learnt, &predictions, output);
-    if !arguments.no_serve {
-        serve(&runtime, config, arguments.listen.is_some(), output).await?;
-    }
+    let ended = if arguments.no_serve {
+        learn_and_show(&runtime, &clock, output).await
+    } else {
+        serve(&runtime, config, arguments.listen.is_some(), output).await
+    };
     runtime.stop().await;
-    Ok(0)
+    ended.map(|()| 0)
+}
+
+async fn learn_and_show(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<(), CommandError> {
+    let learnt = learn(runtime, clock, output).await?;
+    let predictions = stream(runtime).await?;
+    show(&learnt, &predictions, output);
+    Ok(())
 }
 
 async fn learn(runtime: &Runtime, clock: &Clock, output: &Output) -> Result<std::sync::Arc<State>, CommandError> {
     output.say("pml learns from 3,027 traces of agents using 260 tools (UltraTool, MIT licence), shipped with the program.\n");
     let events = dataset_events(Dataset::demo(clock.now()), clock);
     let bar = output.progress("learning", events.len() as u64);
-    let counts = publish_all(&runtime.publisher, events, |count| bar.inc(count)).await?;
-    bar.finish_and_clear();
-    if let Some(first) = counts.refused.first() {
-        return Err(anyhow::anyhow!("{} of the shipped events were refused, the first: {first}", counts.refused.len()).into());
+    let mut target = Target::here(runtime.publisher.clone());
+    for chunk in events.chunks(CHUNK_EVENTS) {
+        target.send(chunk.iter().cloned()).await?;
+        bar.inc(chunk.len() as u64);
     }
+    let published = target.finish(output).await?;
+    bar.finish_and_clear();
+    if let Some(first) = published.reasons.first() {
+        return Err(anyhow::anyhow!("{} of the shipped events were refused, the first: {first}", published.refused).into());
+    }
+    let _folding = output.working("folding and indexing");
     Ok(runtime.settled().await)
 }
 
@@ -101,7 +117,7 @@ fn show(state: &State, predictions: &[StreamedStep], output: &Output) {
     output.table(
         &["from", "to", "runs", "succeeded"],
         edges.into_iter().take(ROWS).map(|((from, to, _), edge)| {
-            let [from, to] = [from, to].map(|node| state.callee(*node).to_string());
+            let [from, to] = [from, to].map(|node| readable(state, *node));
             vec![from, to, edge.observations.to_string(), edge.successes.to_string()]
         }),
     );
@@ -185,19 +201,33 @@ async fn serve(runtime: &Runtime, mut config: Config, listen_is_fixed: bool, out
         }
         bound => bound?,
     };
-    let (url, program, first) = (format!("http://{address}"), program(), STEPS[0]);
+    let url = format!("http://{address}");
     output.json(&json!({"listen": address.to_string()}));
+    output.say(format!("Look at {url} in a browser. Ctrl-C ends the demo and removes its data.\n"));
+    let work = async {
+        learn_and_show(runtime, &runtime.clock, output).await?;
+        advise(&url, output);
+        live::run(runtime, &Dataset::demo(runtime.clock.now()).traces).await
+    };
+    tokio::select! {
+        ended = until_stopped(server, runtime, signals) => ended,
+        Err(error) = work => Err(error),
+    }
+}
+
+/// Says what can be asked in another terminal.
+fn advise(url: &str, output: &Output) {
+    let (program, first) = (program(), STEPS[0]);
     output.say(format!(
-        "\npml listens on {url}. In another terminal, ask:\n\n\
+        "\nThree agents go on working: {url} shows it. They repeat traces that were learnt, which are easy to predict.\n\
+         In another terminal, ask:\n\n\
          Which tool fits, and why?\n  {program} discover \"{INTENT}\" --url {url}\n\n\
          What comes next?\n  {program} predict \"{INTENT}\" --after {first} --url {url}\n\n\
          What does pml predict during an execution of yours? Follow the predictions, then publish the events:\n  \
          curl -N '{url}/v1/predictions?session=mine' &\n  \
-         curl '{url}/v1/events' -H 'Content-Type: application/x-ndjson' --data-binary @- <<'END'\n{}END\n\n\
-         Ctrl-C ends the demo and removes its data.",
+         curl '{url}/v1/events' -H 'Content-Type: application/x-ndjson' --data-binary @- <<'END'\n{}END",
         sample_events()
     ));
-    until_stopped(server, runtime, signals).await
 }
 
 /// Returns the events of a small execution, to be pasted into a terminal.

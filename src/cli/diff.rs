@@ -58,7 +58,7 @@ async fn states(source: &Source, moments: [Moment; 2]) -> anyhow::Result<[State;
     }
     let mut state = source.starting_state(moments[0].seq_lower_bound().min(moments[1].seq_lower_bound())).await;
     let mut found: [Option<State>; 2] = [None, None];
-    let folding = source.visit(state.applied(), |record| {
+    let folding = source.visit_shown("folding", state.applied(), |record| {
         for (found, moment) in found.iter_mut().zip(moments) {
             if found.is_none() && !moment.includes(&record) {
                 *found = Some(state.clone());
@@ -78,12 +78,16 @@ fn side(state: &State) -> Value {
     json!({"seq": state.applied().0, "digest": state.digest().to_string(), "records": state.events()})
 }
 
-/// Returns the answer of discover as ids with scores.
+/// Returns the answer of discover as names with scores.
 fn answer(state: State, intent: &str, config: &Config) -> anyhow::Result<Vec<(String, f64)>> {
     let request = DiscoverRequest { intent: intent.to_owned(), limit: Some(RANKS), ..DiscoverRequest::default() };
     let answer = json!(Asker::from_state(state, config)?.discover(request)?);
     let results = answer["results"].as_array().cloned().unwrap_or_default();
-    let item = |item: &Value| Some((item["id"].as_str()?.to_owned(), item["score"].as_f64()?));
+    let name = |item: &Value| match item["handle"].as_str() {
+        Some(handle) => Some(format!("capability:{handle}")),
+        None => item["id"].as_str().map(str::to_owned),
+    };
+    let item = |item: &Value| Some((name(item)?, item["score"].as_f64()?));
     Ok(results.iter().filter_map(item).collect())
 }
 
@@ -93,7 +97,7 @@ fn print(diff: &Diff, limit: usize, output: &Output) {
         format!("{} calls, {} ok{offered}", facts.calls, facts.successes)
     });
     show(output, "capability", &diff.capabilities, limit, |facts: &CapabilitySummary| {
-        format!("{} ({}), {} runs, {} ok", facts.name, facts.status, facts.usage, facts.successes)
+        format!("{} ({}), {} runs, {} ok", facts.handle, facts.status, facts.usage, facts.successes)
     });
     show(output, "edge", &diff.edges, limit, |facts: &EdgeSummary| {
         format!("{} {:.2}, seen {}", facts.source, facts.weight, facts.observations)

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use crate::ask::{Asker, DiscoverRequest, Filter, ItemType};
 use crate::config::Config;
 
@@ -48,7 +49,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     };
     let answer = arguments.question.answer(&config, "/v1/discover", request, Asker::discover).await?;
     output.json(&answer);
-    print(&answer, output);
+    print(&readable(&answer), output);
     Ok(0)
 }
 

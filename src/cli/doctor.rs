@@ -39,6 +39,7 @@ enum Finding {
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let directory = arguments.location.data.as_deref().unwrap_or(&config.data_dir);
+    let checking = output.working("checking");
     let findings = [
         ("configuration", Finding::Good("every key is known and valid".to_owned())),
         ("templates", check_templates(&config)),
@@ -51,6 +52,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         ("roles", nats::check_roles(arguments.location.nats.as_deref(), &config).await),
         ("nats", nats::check(arguments.location.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
     ];
+    drop(checking);
     let word = |finding: &Finding| match finding {
         Finding::Good(_) => "ok",
         Finding::Note(_) => "note",

@@ -87,7 +87,7 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     if ablation {
         return ablate(&dataset, &config, &*embedder, &tools, &splits, output);
     }
-    let bar = output.progress("learning and answering", splits.iter().map(|split| split.train.len() as u64).sum());
+    let bar = output.progress("learning", splits.iter().map(|split| split.train.len() as u64).sum());
     let mut training = TrainSettings::default();
     for left_out in without {
         left_out.leave_out(&mut training);
@@ -97,14 +97,17 @@ pub(super) async fn run(arguments: Arguments, mut config: Config, output: &Outpu
     let (mut learn_ms, mut train_ms, mut answer_ms) = (0, 0, 0);
     for split in &splits {
         let start = clock.now();
+        bar.set_message("learning");
         let mut learner = learn(&config, &*embedder, &tools, &split.train, || bar.inc(1))?;
         let learnt = clock.now();
+        bar.set_message("training");
         if !untrained {
             trained.push(learner.train(&training));
         }
         let index = Arc::new(Index::default().update(Arc::new(learner.into_state())).calibrated());
         let planner = Planner::default().update(Arc::clone(&index));
         let ready = clock.now();
+        bar.set_message("answering");
         states.push(index.state().digest().to_string());
         scores.push(discover(&index, &*embedder, &split.test, &Ranker::ALL)?);
         let measures = Measures::compute(index.state(), None, (&config.graph).into(), &tool_vectors(index.state()));

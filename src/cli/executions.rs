@@ -67,7 +67,7 @@ async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Out
         }
         Ok(true)
     };
-    source.visit(Seq::ZERO, visit).await?;
+    source.visit_shown("reading", Seq::ZERO, visit).await?;
     found.truncate(arguments.limit);
     output.json(&json!({"executions": found}));
     if found.is_empty() {
@@ -99,7 +99,7 @@ async fn show(arguments: &ShowArguments, config: &Config, output: &Output) -> Ou
         }
         Ok(true)
     };
-    source.visit(Seq::ZERO, visit).await?;
+    source.visit_shown("reading", Seq::ZERO, visit).await?;
     if events.is_empty() {
         return Err(anyhow::anyhow!("the log holds no execution '{}'", arguments.execution).into());
     }

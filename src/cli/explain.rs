@@ -7,6 +7,7 @@ use super::Outcome;
 use super::output::Output;
 use super::predict::signal_label;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use crate::ask::{Asker, ExplainRequest, PredictMode};
 use crate::config::Config;
 
@@ -45,7 +46,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     };
     let answer = arguments.question.answer(&config, "/v1/explain", request, Asker::explain).await?;
     output.json(&answer);
-    print(&answer, arguments.verbose, output);
+    print(&readable(&answer), arguments.verbose, output);
     Ok(0)
 }
 

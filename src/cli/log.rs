@@ -144,6 +144,19 @@ fn summary(event: &Event) -> String {
         }
         Event::ExecutionFinished(event) => format!("{}  {}", event.execution, outcome(event.success)),
         Event::CapabilityDeclared(event) => event.name.clone(),
+        Event::CapabilityRenamed(event) => {
+            format!("{}  {}", event.capability, event.name.as_deref().unwrap_or("its own name again"))
+        }
+        Event::CapabilityMerged(event) => {
+            let into = event.into.map_or_else(|| "itself again".to_owned(), |into| into.to_string());
+            format!("{}  into {into}", event.capability)
+        }
+        Event::CapabilityApproved(event) => {
+            format!("{}  {}", event.capability, if event.approved { "approved" } else { "no longer approved" })
+        }
+        Event::CapabilityRetired(event) => {
+            format!("{}  {}", event.capability, if event.retired { "retired" } else { "in use again" })
+        }
         Event::FeedbackGiven(event) => format!("{:?}", event.verdict),
         Event::TemplateLoaded(event) => format!("{} ({} edges)", event.name, event.edges.len()),
         Event::TraceCompleted(event) => format!("{}  {} steps, {}", event.execution, event.steps.len(), outcome(event.success)),
@@ -175,15 +188,17 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
                 }
                 Err(error) => return Err(error.into()),
             };
-            let problems = log.verify().await?;
+            let problems = {
+                let _checking = output.working("checking the file");
+                log.verify().await?
+            };
             (Source::Log(log, Source::snapshot_store(directory, config)?), problems)
         }
         None => (Source::open(&arguments.location, config).await?, Vec::new()),
     };
-    let bar = output.progress("verifying", source.tail()?.0);
     let mut state = State::default();
     let damaged = !problems.is_empty();
-    let reading = source.visit(Seq::ZERO, |record| {
+    let reading = source.visit_shown("verifying", Seq::ZERO, |record| {
         if record.seq <= state.applied() {
             problems.push(format!("record {} stands after record {}", record.seq, state.applied()));
         }
@@ -191,7 +206,6 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
             problems.push(format!("record {} repeats the id {}", record.seq, record.fact.id));
         }
         state.apply(&record);
-        bar.inc(1);
         Ok(true)
     });
     if let Err(error) = reading.await
@@ -199,7 +213,6 @@ async fn verify(arguments: VerifyArguments, config: &Config, output: &Output) ->
     {
         problems.push(error_chain(&error));
     }
-    bar.finish_and_clear();
     if let Source::Server(remote) = &source {
         let serving = remote.get("/v1/state")?;
         let same_position = serving["applied_seq"].as_u64() == Some(state.applied().0);

@@ -24,7 +24,7 @@ use crate::training::{ChangeError, change_record, promotion, rollback};
 pub(super) enum Command {
     /// List the latest training runs and the versions that serve
     List(ListArguments),
-    /// Show a training run: settings, metrics, verdict
+    /// Show a training run: settings, metrics, verdict, curve
     Show(VersionArguments),
     /// Make a version serve
     Promote(VersionArguments),
@@ -167,6 +167,14 @@ fn show(run: &Value, output: &Output) {
     if !metrics.is_empty() {
         let row = |metric: &Value| vec![text(&metric["name"]), value(metric), metric["n"].to_string()];
         output.table(&["metric", "value", "n"], metrics.iter().map(row));
+    }
+    let curve = run["curve"].as_array().cloned().unwrap_or_default();
+    if !curve.is_empty() {
+        let number = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+        let row = |point: &Value| {
+            vec![text(&point["stage"]), point["epoch"].to_string(), number(&point["loss"]), number(&point["validation"])]
+        };
+        output.table(&["curve", "epoch", "loss", "held out"], curve.iter().map(row));
     }
 }
 

@@ -2,10 +2,18 @@
 //! error.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+
+/// Longest word that is not broken in two: `capability:` and the longest handle.
+const WHOLE_WORD_MAX: usize = 72;
+/// Blanks beside the text of a cell.
+const PADDING: usize = 2;
+/// How often a progress bar is drawn again by itself.
+const TICK: Duration = Duration::from_millis(250);
 
 /// `Output` prints in one of the two forms.
 pub(super) struct Output {
@@ -48,15 +56,35 @@ impl Output {
             // For `grep` and `awk`: columns of plain text.
             table.load_style(presets::NOTHING).set_width(120);
         }
+        let mut longest_words = vec![0; header.len()];
         for row in rows {
+            for (longest, text) in longest_words.iter_mut().zip(&row) {
+                let words = text.split_whitespace().map(|word| word.chars().count());
+                *longest = words.fold(*longest, usize::max);
+            }
             table.add_row(row.into_iter().map(cell).collect::<Vec<_>>());
+        }
+        // A name that is broken in two cannot be copied.
+        for (column, longest) in table.column_iter_mut().zip(longest_words) {
+            let width = u16::try_from(longest.min(WHOLE_WORD_MAX) + PADDING).unwrap_or(u16::MAX);
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
         }
         print_line(&table.to_string());
     }
 
-    /// Returns a progress bar, hidden unless standard error is a terminal.
+    /// Returns a progress bar, hidden unless standard error is a terminal. A length of 0 is one that is not known.
     pub(super) fn progress(&self, what: &'static str, len: u64) -> ProgressBar {
-        progress_bar(what, len, !self.json && std::io::stderr().is_terminal())
+        progress_bar(what, len, self.shows_progress())
+    }
+
+    /// Shows that something is under way that cannot be counted, until the bar that is returned is dropped.
+    #[must_use]
+    pub(super) fn working(&self, what: &'static str) -> ProgressBar {
+        working(what, self.shows_progress())
+    }
+
+    fn shows_progress(&self) -> bool {
+        !self.json && std::io::stderr().is_terminal()
     }
 
     /// Prints a line about the progress to standard error, for people only.
@@ -81,10 +109,28 @@ impl Output {
 
 /// Returns a progress bar on standard error.
 pub(super) fn progress_bar(what: &'static str, len: u64, is_visible: bool) -> ProgressBar {
+    let template = match len {
+        0 => "{msg} {human_pos} {per_sec} {elapsed}",
+        _ => "{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}",
+    };
+    shown(what, template, Some(len), is_visible)
+}
+
+/// Returns a sign on standard error that something is under way.
+pub(super) fn working(what: &'static str, is_visible: bool) -> ProgressBar {
+    shown(what, "{spinner} {msg} {elapsed}", None, is_visible)
+}
+
+fn shown(what: &'static str, template: &str, len: Option<u64>, is_visible: bool) -> ProgressBar {
     let target = if is_visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style =
-        ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}").expect("a valid template");
-    ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
+    let style = ProgressStyle::with_template(template).expect("a valid template");
+    let bar = ProgressBar::with_draw_target(len, target).with_style(style).with_message(what);
+    if is_visible {
+        bar.tick();
+        // It moves on also while a single step takes long.
+        bar.enable_steady_tick(TICK);
+    }
+    bar
 }
 
 /// Words that are coloured where they fill a cell, on a terminal and unless `NO_COLOR` is set.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use crate::ask::{Asker, ItemType, PredictMode, PredictRequest};
 use crate::config::Config;
 
@@ -40,7 +41,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     };
     let answer = arguments.question.answer(&config, "/v1/predict", request, Asker::predict).await?;
     output.json(&answer);
-    print(&answer, output);
+    print(&readable(&answer), output);
     Ok(0)
 }
 
@@ -134,6 +135,16 @@ pub(super) fn signal_label(signal: &str) -> &str {
         "memory_next" => "next call of similar intents",
         "memory_nearest" => "next call of the most similar intent",
         "memory" => "used for similar intents",
+        "memory_remaining" => "left to call in similar intents",
+        "words" => "words of the intent",
+        "clause_words" => "words of a clause",
+        "repeat" => "usually called again",
+        "done" => "the end of the execution",
+        "intent_head" => "trained: intent to tool",
+        "recurrent" => "trained: sequence of calls",
+        "target_mass" => "trained: tools of the target",
+        "hyperpath" => "on the way to the target",
+        "shgat" => "trained: graph attention (SHGAT)",
         "intent" => "meaning",
         "clause" => "meaning of a clause",
         "uncovered" => "a clause not covered yet",
@@ -145,5 +156,19 @@ pub(super) fn signal_label(signal: &str) -> &str {
         "reliability" => "success rate",
         "strategic" => "part of a capability under way",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::predict::signals::Signal;
+
+    #[test]
+    fn every_signal_that_may_serve_has_a_label_for_people() {
+        let reserved = ["community", "adamic_adar", "pagerank"];
+        for signal in Signal::ALL.into_iter().map(Signal::name).filter(|name| !reserved.contains(name)) {
+            assert!(!signal_label(signal).contains('_'), "{signal} is shown by its name");
+        }
     }
 }

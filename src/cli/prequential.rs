@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::source::Source;
 use super::{LogLocation, Outcome};
+use crate::archive::Archive;
 use crate::config::Config;
 use crate::core::event::Record;
 use crate::core::id::Seq;
@@ -19,7 +20,6 @@ use crate::eval::curves::{Curve, curves, write_parquet};
 use crate::eval::learn::START;
 use crate::eval::plot::svg;
 use crate::eval::prequential::{METRICS, Prequential, dataset_records, state_records};
-use crate::history::Archive;
 use crate::log::RedbLog;
 use crate::snapshot::{self, MANIFEST, Store};
 
@@ -48,7 +48,7 @@ pub(super) struct CurveArguments {
 pub(super) async fn run(arguments: CurveArguments, directory: &Path, config: &Config, output: &Output) -> Outcome {
     let embedder = embed::open(&config.embedding)?;
     let mut prequential = Prequential::new(&*embedder, config.embedding.batch_texts_max);
-    let bar = output.progress("asking and learning", 0);
+    let bar = output.progress("records asked about and learnt:", 0);
     let mut ask = |record: Record| {
         prequential.apply(&record)?;
         bar.inc(1);

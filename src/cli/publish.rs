@@ -66,10 +66,13 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let location = LogLocation { url: arguments.url, key: arguments.key, data: None, nats: None };
     let remote = Remote::new(&location, &config);
     let mut total = PublishReport::default();
+    let bar = output.progress("requests of 500 events:", bodies.len() as u64);
     for body in bodies {
         let (status, answer) = remote.post("/v1/events", content_type, &body)?;
         total.add(status, answer)?;
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     Ok(total.print(output))
 }
 
@@ -107,8 +110,10 @@ fn from_file(file: Option<&Path>) -> anyhow::Result<(&'static str, Vec<Vec<u8>>)
 /// Puts events on the work queue. Its subjects name the kind of an event, so each must be parsed first.
 async fn enqueue(urls: &str, facts: &[NewRecord], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
-    nats.provision(&config.dead).await.map_err(anyhow::Error::from)?;
+    nats.provision(&config.dead, &config.log).await.map_err(anyhow::Error::from)?;
+    let publishing = output.working("publishing");
     let Queued { queued, duplicate } = nats.enqueue(facts, Repeats::Dropped).await.map_err(anyhow::Error::from)?;
+    drop(publishing);
     output.json(&json!({"queued": queued, "duplicate": duplicate}));
     output.say(format!("{queued} events put on the work queue, {duplicate} already there"));
     output.say("the process with the role 'execution' reads them; `pml dead list` shows the events it refuses");
@@ -147,12 +152,6 @@ impl PublishReport {
     /// Counts the events with this status.
     pub(super) fn count(&self, status: &str) -> usize {
         self.results.iter().filter(|result| result["status"] == status).count()
-    }
-
-    /// Returns the reason of each refusal.
-    pub(super) fn refusals(&self) -> Vec<String> {
-        let refused = self.results.iter().filter(|result| result["status"] == "refused");
-        refused.map(|result| result["error"]["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// Prints one line per refused event and a summary. Returns the exit code: 3 if any was refused, else 0.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use super::remote::Remote;
 use super::source::Source;
 use crate::ask::catalogue::Refused;
@@ -35,7 +36,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         (source, _) => compute(&source, &arguments, &config).await?,
     };
     output.json(&answer);
-    print(&answer, output);
+    print(&readable(&answer), output);
     Ok(0)
 }
 
@@ -49,7 +50,7 @@ async fn compute(source: &Source, arguments: &Arguments, config: &Config) -> any
     let state = source.state(arguments.question.at.unwrap_or(Moment::Now)).await?;
     let measures = Measures::compute(&state, None, ColdStart::from(&config.graph), &tool_vectors(&state));
     let (tool, to) = (arguments.tool.clone(), arguments.to.clone());
-    let query = RelatedQuery { tool, to, limit: Some(arguments.limit.into()) };
+    let query = RelatedQuery { tool, to, limit: Some(arguments.limit.into()), at: None };
     let answer = related(&state, &measures, &query);
     Ok(json!(answer.map_err(|Refused { field, problem, .. }| anyhow::anyhow!("{field}: {problem}"))?))
 }

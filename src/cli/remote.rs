@@ -16,7 +16,7 @@ const RETRIES_MAX: u32 = 60;
 
 /// The server cannot be reached.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot reach {url} ({problem}); start one with `pml serve`, or name another with --url")]
+#[error("cannot reach {url} ({problem}); start a server with `pml serve`, or name another with --url")]
 pub(super) struct Unreachable {
     url: String,
     problem: String,

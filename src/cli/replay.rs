@@ -8,6 +8,7 @@ use super::emit::{self, Emission};
 use super::output::Output;
 use super::source::Source;
 use super::{LogLocation, Outcome};
+use crate::archive::Archive;
 use crate::ask::catalogue;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -15,7 +16,7 @@ use crate::core::event::Kind;
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::history::pace::Speed;
-use crate::history::{Archive, Moment, Rebuild};
+use crate::history::{Moment, Rebuild};
 use crate::subject::Subject;
 
 #[derive(Args)]
@@ -47,7 +48,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let source = match &arguments.from_parquet {
-        Some(directory) => Source::Archive(Archive::open(directory)?),
+        Some(directory) => Source::Archive(Archive::open(directory.as_path())?),
         None => Source::open(&arguments.location, &config).await?,
     };
     if let Some(prefix) = &arguments.publish {

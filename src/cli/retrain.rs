@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
 /// All parts of the run that is named: those with the same seed, trained on the same records.
 async fn recorded_parts(source: &Source, name: &RunName) -> anyhow::Result<Vec<ModelTrained>> {
     let mut runs: Vec<(Seq, ModelTrained)> = Vec::new();
-    let reading = source.visit(Seq::ZERO, |record| {
+    let reading = source.visit_shown("reading", Seq::ZERO, |record| {
         if let Event::ModelTrained(event) = record.event() {
             runs.push((record.seq, event.clone()));
         }

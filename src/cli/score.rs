@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use crate::ask::{Asker, ItemType, ScoreRequest};
 use crate::config::Config;
 
@@ -37,7 +38,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let request = ScoreRequest { intent, only, level, by_level, path, limit: Some(limit.into()) };
     let answer = question.answer(&config, "/v1/score", request, Asker::score).await?;
     output.json(&answer);
-    print(&answer, output);
+    print(&readable(&answer), output);
     Ok(0)
 }
 

@@ -207,7 +207,10 @@ async fn test(name: &str, config: &Config, output: &Output) -> Outcome {
     let entry = ServersFile::read(&config.upstream.file)?.entries().remove(name);
     let entry = entry.ok_or_else(|| ServersFileError::Unknown(name.to_owned()))?;
     let entry = entry.map_err(|problem| ServersFileError::Entry { name: name.to_owned(), problem })?;
-    match probe(&entry, &config.upstream).await {
+    let asking = output.working("asking the server");
+    let found = probe(&entry, &config.upstream).await;
+    drop(asking);
+    match found {
         Ok(probe) => {
             output.json(&json!({
                 "server": name, "ok": true, "implementation": probe.implementation, "protocol": probe.protocol, "tools": probe.tools,

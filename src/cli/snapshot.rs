@@ -115,7 +115,10 @@ async fn create(location: &LogLocation, config: Config, output: &Output) -> Outc
     let source = Source::open(location, &config).await?;
     let log = match &source {
         Source::Server(remote) => {
-            print_created(&remote.ask("/v1/snapshots", &json!({}))?, output);
+            let writing = output.working("writing, on the server");
+            let taken = remote.ask("/v1/snapshots", &json!({}))?;
+            drop(writing);
+            print_created(&taken, output);
             return Ok(0);
         }
         Source::Log(log, _) => log.as_ref(),
@@ -124,14 +127,11 @@ async fn create(location: &LogLocation, config: Config, output: &Output) -> Outc
     let store = open_store(location.data.as_deref(), None, config.clone())?;
     let mut state = snapshot::newest_at_or_before(&store, log, Seq(u64::MAX)).await?.unwrap_or_default();
     let begin = state.applied();
-    let reading = output.progress("folding", source.tail()?.0 - begin.0);
     let fold = |record| {
         state.apply(&record);
-        reading.inc(1);
         Ok(true)
     };
-    source.visit(begin, fold).await?;
-    reading.finish_and_clear();
+    source.visit_shown("folding", begin, fold).await?;
     let log_id = Origin::of(log, state.applied()).await?.ok_or(SnapshotError::Empty)?;
     let about = About { log: log_id, config_hash: config_hash(&config), taken_at: Clock::system().now() };
     let writing = output.progress("writing", snapshot::STEPS);
@@ -236,12 +236,14 @@ async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) 
     if !store.positions().await?.contains(&seq) {
         return Err(SnapshotError::Unknown(seq).into());
     }
+    let restoring = output.working("restoring");
     let fetched = match checked(&store, seq).await {
         Ok(fetched) => fetched,
         Err(SnapshotError::Unusable { seq, source: other @ Unusable::OtherFold { .. } }) => {
             return Err(SnapshotError::Unusable { seq, source: other }.into());
         }
         Err(error @ SnapshotError::Unusable { .. }) => {
+            drop(restoring);
             output.failure(&error.into());
             return Ok(5);
         }
@@ -253,6 +255,7 @@ async fn restore(arguments: &RestoreArguments, config: Config, output: &Output) 
         let taken = EncodedSnapshot::try_from(fetched).map_err(|source| SnapshotError::Unusable { seq, source })?;
         snapshot::put(&to, taken).await?;
     }
+    drop(restoring);
     let mut report = snapshot_dto(&manifest);
     report["copied_to"] = json!(copied_to);
     output.json(&report);

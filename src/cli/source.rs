@@ -5,16 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::LogLocation;
-use super::output::progress_bar;
+use super::output::{progress_bar, working};
 use super::remote::Remote;
+use crate::archive::Archive;
 use crate::ask::Asker;
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::core::event::{Record, cloud};
 use crate::core::id::Seq;
 use crate::core::state::State;
-use crate::data_dir::open_log;
-use crate::history::{Archive, Moment};
+use crate::data_dir::{open_log, stream_options};
+use crate::history::Moment;
 use crate::log::{ForeignMessages, JetStreamLog, RedbLog, SharedLog};
 use crate::nats::Nats;
 use crate::snapshot::{self, Store};
@@ -94,17 +95,14 @@ impl Source {
         self.check(at).await?;
         let mut state = self.starting_state(at.seq_lower_bound()).await;
         let begin = state.applied();
-        let bar = progress_bar("folding", self.tail()?.0.saturating_sub(begin.0), std::io::stderr().is_terminal());
         let fold = |record: Record| {
-            bar.inc(1);
             let included = at.includes(&record);
             if included {
                 state.apply(&record);
             }
             Ok(included)
         };
-        self.visit(begin, fold).await?;
-        bar.finish_and_clear();
+        self.visit_shown("folding", begin, fold).await?;
         Ok(state)
     }
 
@@ -120,7 +118,9 @@ impl Source {
 
     /// Returns an asker that answers from the state at a moment [default: now].
     pub(super) async fn asker(&self, at: Option<Moment>, config: &Config) -> anyhow::Result<Asker> {
-        Ok(Asker::from_state(self.state(at.unwrap_or(Moment::Now)).await?, config)?)
+        let state = self.state(at.unwrap_or(Moment::Now)).await?;
+        let _indexing = working("indexing", std::io::stderr().is_terminal());
+        Ok(Asker::from_state(state, config)?)
     }
 
     /// Visits the records after `after` up to the present tail, until `visit` returns `false`.
@@ -128,7 +128,22 @@ impl Source {
         self.walk(after, async |record| visit(record)).await
     }
 
-    /// Does the same with an asynchronous visitor.
+    /// Does the same with a progress bar that says what is done.
+    pub(super) async fn visit_shown(
+        &self,
+        what: &'static str,
+        after: Seq,
+        mut visit: impl FnMut(Record) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let bar = progress_bar(what, self.tail()?.0.saturating_sub(after.0), std::io::stderr().is_terminal());
+        let visiting = self.visit(after, |record| {
+            bar.inc(1);
+            visit(record)
+        });
+        visiting.await
+    }
+
+    /// Does the same as [`Source::visit`] with an asynchronous visitor.
     pub(super) async fn walk(
         &self,
         after: Seq,
@@ -179,8 +194,8 @@ pub(super) fn open_existing(directory: &Path, config: &Config) -> anyhow::Result
 /// Opens the log on NATS. Creates the streams of the workspace if they are missing.
 pub(super) async fn open_on_nats(urls: &str, config: &Config) -> anyhow::Result<JetStreamLog> {
     let nats = connect(urls, config).await?;
-    nats.provision(&config.dead).await?;
-    Ok(JetStreamLog::open(nats, config.log.queue_appends_max, Clock::system()).await?)
+    nats.provision(&config.dead, &config.log).await?;
+    Ok(JetStreamLog::open(nats, stream_options(config, false), Clock::system()).await?)
 }
 
 /// Connects to NATS with the configured credentials.

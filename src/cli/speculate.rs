@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use crate::ask::{Asker, PlannedTask, SpeculateRequest};
 use crate::config::Config;
 
@@ -42,7 +43,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     let request = SpeculateRequest { intent: arguments.intent, context: arguments.after, plan, done };
     let answer = arguments.question.answer(&config, "/v1/speculate", request, Asker::speculate).await?;
     output.json(&answer);
-    output.say(shown(&answer));
+    output.say(shown(&readable(&answer)));
     Ok(0)
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::question::QuestionArguments;
+use super::readable::readable;
 use crate::ask::{Asker, SuggestRequest};
 use crate::config::Config;
 
@@ -40,7 +41,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
     } else if arguments.mermaid {
         output.say(mermaid(&answer["plan"]).trim_end());
     } else {
-        output.say(drawn(&answer).trim_end());
+        output.say(drawn(&readable(&answer)).trim_end());
     }
     Ok(0)
 }

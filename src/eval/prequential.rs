@@ -181,7 +181,7 @@ pub fn dataset_records(dataset: Dataset, start: Timestamp) -> impl Iterator<Item
 pub fn state_records(state: &State) -> impl Iterator<Item = Record> {
     let registered = |tool: &Tool| tool.registration.as_ref().map(|known| Event::ToolRegistered(ToolRegistered::clone(known)));
     let tools = state.tools.iter().filter_map(registered);
-    let traces = state.executions.closed().all().map(|trace| Event::TraceCompleted(trace.into_owned()));
+    let traces = state.executions.closed().all().map(Event::TraceCompleted);
     (1..).zip(tools.chain(traces)).map(|(seq, event)| {
         let time = Timestamp::from_micros(0);
         let id = RecordId::from_parts(time, u128::from(seq));

@@ -9,6 +9,7 @@ use super::Finding;
 use crate::cli::source::connect;
 use crate::clock::Clock;
 use crate::config::{AppendMode, Config};
+use crate::data_dir::stream_options;
 use crate::log::{EventLog, ForeignMessages, JetStreamLog};
 use crate::nats::{Nats, StreamKind};
 use crate::role::Role;
@@ -89,7 +90,7 @@ fn addresses(urls: Option<&str>, config: &Config) -> Option<String> {
 
 /// Reads the whole log stream; returns the messages in it that are no records.
 async fn foreign(nats: &Nats, config: &Config) -> anyhow::Result<ForeignMessages> {
-    let log = JetStreamLog::open(nats.clone(), config.log.queue_appends_max, Clock::system()).await?;
+    let log = JetStreamLog::open(nats.clone(), stream_options(config, false), Clock::system()).await?;
     // Any lookup will do: it makes the log read every id.
     log.find(Clock::system().fresh_id()).await?;
     Ok(log.foreign())

@@ -22,7 +22,8 @@ pub(in crate::cli) struct Curve<'a> {
 impl<'a> Curve<'a> {
     pub(in crate::cli) fn new(output: &'a Output) -> Self {
         let on_terminal = !output.is_json() && std::io::stderr().is_terminal();
-        Self { output, on_terminal, bar: None, stage: String::new(), last_line: String::new(), shown: (Value::Null, 0) }
+        let bar = Some(output.working("preparing")).filter(|_| on_terminal);
+        Self { output, on_terminal, bar, stage: String::new(), last_line: String::new(), shown: (Value::Null, 0) }
     }
 
     /// Shows one epoch.
@@ -68,7 +69,9 @@ impl<'a> Curve<'a> {
     fn end_stage(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
-            self.output.note(&self.last_line);
+            if !self.last_line.is_empty() {
+                self.output.note(&self.last_line);
+            }
         }
     }
 }
