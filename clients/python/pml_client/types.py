@@ -22,6 +22,10 @@ class _RankedRequired(TypedDict):
 class Ranked(_RankedRequired, total=False):
     type: Literal["tool", "capability", "done"]
     reasons: list[Reason]
+    #: Of a capability: its readable name, which every question takes.
+    handle: str
+    name: str
+    tools: list[str]
 
 
 class _PredictionRequired(TypedDict):
@@ -54,6 +58,8 @@ class _FoundRequired(TypedDict):
 
 
 class Found(_FoundRequired, total=False):
+    handle: str
+    registered: bool
     similar_intent: str
     server_id: str
     input_schema: Any
@@ -93,7 +99,7 @@ class Plan(TypedDict):
     rationale: list[str]
 
 
-class Suggestion(TypedDict):
+class _SuggestionRequired(TypedDict):
     plan: Plan | None
     sure: bool
     threshold: float
@@ -101,6 +107,11 @@ class Suggestion(TypedDict):
     missing: list[dict[str, Any]]
     suggested_capabilities: list[str]
     based_on_seq: int
+
+
+class Suggestion(_SuggestionRequired, total=False):
+    #: The readable names of capabilities, by `capability:<id>`.
+    handles: dict[str, str]
 
 
 class _ExplanationRequired(TypedDict):

@@ -55,6 +55,31 @@ def trace(execution: str) -> dict[str, Any]:
     return eventually(closed)
 
 
+def indexed(intent: str, tool: str) -> dict[str, Any]:
+    """A tool as discover answers it, once the index that follows the log has it."""
+
+    def found() -> dict[str, Any] | None:
+        body = json.dumps({"intent": intent, "limit": 50}).encode()
+        asked = urllib.request.Request(URL + "/v1/discover", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked) as answer:
+            return next((one for one in json.load(answer)["results"] if one["id"] == tool), None)
+
+    return eventually(found)
+
+
+def suggested(intent: str) -> dict[str, Any]:
+    """The plan for an intent, once the index that follows the log has its runs."""
+
+    def plan() -> dict[str, Any] | None:
+        body = json.dumps({"intent": intent}).encode()
+        asked = urllib.request.Request(URL + "/v1/suggest", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked) as answer:
+            found: dict[str, Any] | None = json.load(answer)["plan"]
+            return found
+
+    return eventually(plan)
+
+
 class ClientCase(unittest.TestCase):
     def setUp(self) -> None:
         self.pml = Client(URL, timeout=PATIENCE, prediction_timeout=PATIENCE)

@@ -7,7 +7,7 @@ import unittest
 
 from pml_client import AsyncClient, PmlError, Refused
 
-from support import PATIENCE, URL, ClientCase, trace
+from support import PATIENCE, URL, ClientCase, eventually, indexed, suggested, trace
 
 
 class Questions(ClientCase):
@@ -18,6 +18,15 @@ class Questions(ClientCase):
                 run.step("book:copy", lambda page: None, page)
         self.sent()
         trace(run.id)
+
+        def learnt() -> bool | None:
+            ranked = self.pml.predict("copy the ledger")["ranked"]
+            return True if ranked and ranked[0]["item"] == "book:open" else None
+
+        # The words of an intent count once their vector is in the log.
+        eventually(learnt)
+        indexed("copy the ledger", "book:open")
+        suggested("copy the ledger")
 
     def test_what_was_learnt_is_predicted_found_suggested_and_explained(self) -> None:
         self.learn()
@@ -96,6 +105,8 @@ class AsyncQuestions(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(found["steps"][1]["depends_on"], ["s1"])
         answer = await self.pml.predict("make tea", context=["tea:boil"])
         self.assertEqual(answer["ranked"][0]["item"], "tea:pour")
+        await asyncio.to_thread(indexed, "boil water", "tea:boil")
+        await asyncio.to_thread(suggested, "make tea")
         self.assertTrue((await self.pml.discover("boil water"))["results"])
         self.assertIsNotNone((await self.pml.suggest("make tea"))["plan"])
         self.assertEqual((await self.pml.explain("make tea", context=["tea:boil"]))["item"], "tea:pour")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pml_client import current_run
 
-from support import PATIENCE, ClientCase, records, trace
+from support import PATIENCE, ClientCase, indexed, records, trace
 
 
 class Runs(ClientCase):
@@ -81,8 +81,7 @@ class Runs(ClientCase):
         self.sent()
         steps = trace(run.id)["steps"]
         self.assertEqual([(step["tool"], step["depends_on"]) for step in steps], [("shop:find", []), ("shop:order", ["s1"])])
-        found = self.pml.discover("things to buy", limit=50)["results"]
-        schema = next(one["input_schema"] for one in found if one["id"] == "shop:find")
+        schema = indexed("things to buy", "shop:find")["input_schema"]
         self.assertEqual(schema["properties"], {"words": {"type": "string"}, "limit": {"type": "integer"}})
         self.assertEqual(schema["required"], ["words"])
 

@@ -15,6 +15,10 @@ export interface Ranked {
   type?: "tool" | "capability" | "done";
   p: number;
   reasons?: Reason[];
+  /** Of a capability: its readable name, which every question takes. */
+  handle?: string;
+  name?: string;
+  tools?: string[];
 }
 
 export interface Prediction {
@@ -34,6 +38,8 @@ export interface Prediction {
 export interface Found {
   type: "tool" | "capability";
   id: string;
+  handle?: string;
+  registered?: boolean;
   name: string;
   description: string;
   score: number;
@@ -76,6 +82,8 @@ export interface Suggestion {
   alternatives: Plan[];
   missing: { item: string; needed_by: string; callable: boolean }[];
   suggested_capabilities: string[];
+  /** The readable names of capabilities, by `capability:<id>`. */
+  handles?: Record<string, string>;
   based_on_seq: number;
 }
 

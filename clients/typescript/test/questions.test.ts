@@ -3,7 +3,7 @@
 import { strict as assert } from "node:assert";
 import { after, test } from "node:test";
 import { Pml } from "pml-client";
-import { PATIENCE_MS, URL_OF_PML, sent, trace } from "./support.js";
+import { PATIENCE_MS, URL_OF_PML, indexed, sent, suggested, trace } from "./support.js";
 
 const pml = new Pml({ url: URL_OF_PML, timeoutMs: 30_000, predictionTimeoutMs: 30_000 });
 after(() => pml.close());
@@ -19,6 +19,8 @@ async function learn(): Promise<void> {
   }
   await sent(pml);
   await trace(last);
+  await indexed(pml, "paint the fence", "paint:brush");
+  await suggested(pml, "paint the fence");
 }
 
 test("what was learnt is predicted, found, suggested and explained", async () => {

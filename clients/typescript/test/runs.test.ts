@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { after, test } from "node:test";
 import { Pml, Refused, type Run } from "pml-client";
-import { URL_OF_PML, records, sent, trace } from "./support.js";
+import { URL_OF_PML, indexed, records, sent, trace } from "./support.js";
 
 const pml = new Pml({ url: URL_OF_PML, timeoutMs: 30_000, predictionTimeoutMs: 30_000 });
 after(() => pml.close());
@@ -61,8 +61,7 @@ test("open steps end with their run, and a tool made from a function is a step",
   await sent(pml);
   const found = await trace(id);
   assert.deepEqual(found.steps.map((step: any) => step.success), [true, false]);
-  const listed = await pml.discover("greet somebody", { limit: 50 });
-  assert.ok(listed.results.some((one) => one.id === "mail:greet"));
+  await indexed(pml, "greet somebody", "mail:greet");
 });
 
 test("a whole run is one document, and a wrong one is told by its field", async () => {

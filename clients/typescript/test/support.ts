@@ -28,6 +28,16 @@ export function trace(execution: string): Promise<any> {
   });
 }
 
+/** Waits until discover answers a tool: the index that it asks follows the log. */
+export async function indexed(pml: Pml, intent: string, tool: string): Promise<void> {
+  await eventually(async () => (await pml.discover(intent, { limit: 50 })).results.find((one) => one.id === tool));
+}
+
+/** Waits until there is a plan for an intent: the index that it is made from follows the log. */
+export async function suggested(pml: Pml, intent: string): Promise<void> {
+  await eventually(async () => (await pml.suggest(intent)).plan ?? undefined);
+}
+
 /** The records of an execution in the log. */
 export async function records(execution: string): Promise<any[]> {
   const text = await (await fetch(`${URL_OF_PML}/v1/events`)).text();
