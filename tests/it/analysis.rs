@@ -46,7 +46,7 @@ fn duckdb_and_polars_count_what_the_state_counts() {
     assert_eq!(json!(files.len()), exported["files"]);
     assert!(files.iter().all(|file| file[0] == file[1] && file[0].as_u64() > Some(0)), "{files:?}");
     let names: Vec<&str> = told["types"].as_array().unwrap().iter().map(|column| column[0].as_str().unwrap()).collect();
-    let expected: Vec<&str> = pml::history::columns::COLUMNS.iter().map(|column| column.name).chain(["day"]).collect();
+    let expected: Vec<&str> = pml::archive::columns::COLUMNS.iter().map(|column| column.name).chain(["day"]).collect();
     assert_eq!(names, expected, "the columns, and the folder as one more");
 }
 

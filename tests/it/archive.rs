@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pml::archive::{Archive, ArchiveCounts, ArchiveError, ArchiveWriter};
 use pml::core::event::{Event, Kind, Record, cloud};
 use pml::core::id::Seq;
 use pml::core::state::State;
-use pml::history::{Archive, ArchiveCounts, ArchiveError, ArchiveWriter};
 use pml::log::EventLog;
 use tempfile::TempDir;
 

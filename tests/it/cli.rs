@@ -312,16 +312,3 @@ fn a_variable_of_another_program_may_hold_any_bytes() {
     let ended = pml().args(["key", "--json"]).env("LESS_TERMCAP_us", OsStr::from_bytes(&[0xff])).output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
 }
-
-#[test]
-fn the_demo_learns_what_is_shipped_and_leaves_nothing_behind() {
-    let home = TempDir::new().unwrap();
-    let ended = run_with(&["demo", "--no-serve"], &[("TMPDIR", text(home.path()))], "");
-    let learnt = ended.json();
-    assert_eq!((ended.code, &learnt["traces"]), (0, &json!(3_027)), "{learnt}");
-    let predictions = learnt["predictions"].as_array().unwrap();
-    assert_eq!(predictions.len(), 3, "one arrives before each call: {learnt}");
-    assert!(predictions.iter().filter(|one| one["predicted"] == one["called"]).count() >= 2, "{learnt}");
-    assert!(learnt["tools"].as_u64().unwrap() >= 260 && learnt["capabilities"].as_u64().unwrap() > 500, "{learnt}");
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
-}

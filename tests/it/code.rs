@@ -156,6 +156,7 @@ return a.text + b;";
         "{resumed}"
     );
     assert_eq!(calls(&pml, "upper"), 0);
+    pml.pml.closed_trace(&run);
     let steps = pml.pml.records().into_iter().filter(|record| record["data"]["execution"] == run.as_str());
     assert_eq!(steps.filter(|record| record["type"] == "pml.step.finished").count(), 2, "no step is recorded twice");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pml::core::id::{RecordId, Seq};
 use pml::core::state::State;
 use pml::core::time::Timestamp;
-use pml::log::EventLog;
+use pml::log::{EventLog, TrimmedLog};
 use serde_json::{Value, json};
 
 use crate::log_contract::redb;
@@ -179,8 +179,22 @@ pub(crate) fn clean_digest(directory: &std::path::Path, seq: u64) -> String {
 
 #[test]
 fn what_was_acknowledged_survives_being_killed_once_and_the_state_is_the_fold_of_the_log() {
-    let mut server = Server::start();
-    let acknowledged = publish_and_kill(&mut server, SEED);
+    check_killed_server(&mut Server::start());
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_moves_records_to_the_archive_loses_nothing() {
+    let mut server = Server::with(&[("LOG__HOT_RECORDS", "64")]);
+    check_killed_server(&mut server);
+    let days = std::fs::read_dir(server.data().join("archive")).unwrap();
+    let days = days.filter(|day| day.as_ref().unwrap().file_name().to_string_lossy().starts_with("day="));
+    let files: usize = days.map(|day| std::fs::read_dir(day.unwrap().path()).unwrap().count()).sum();
+    assert!(files > 5, "records were moved {files} times only");
+    assert!(redb(&server.data()).trimmed_to() > Seq::ZERO);
+}
+
+fn check_killed_server(server: &mut Server) {
+    let acknowledged = publish_and_kill(server, SEED);
     assert!(acknowledged.len() > KILLS, "only {} events were acknowledged", acknowledged.len());
     server.restart();
     let state = server.settled_state();

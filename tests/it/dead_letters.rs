@@ -160,6 +160,7 @@ async fn pages_of_long_letters_are_short() {
         queue_appends_max: 100,
         dead_letters_max: 1_000,
         dead_bytes_max: 10 << 20,
+        older: None,
         free_bytes_min: 0,
     };
     long_letters_make_short_pages(&RedbLog::open(home.path(), options, Clock::system()).unwrap()).await;

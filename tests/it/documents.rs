@@ -16,7 +16,7 @@ use crate::run::{finished, started, step};
 use crate::server::{Server, pml};
 
 /// Beginnings of commands that are not run, and why. Those of pml are compared with the help.
-const NOT_RUN: [(&str, &str); 24] = [
+const NOT_RUN: [(&str, &str); 28] = [
     ("cargo ", "compiles"),
     ("scripts/", "installs, or runs these tests"),
     ("docker ", "no daemon is here"),
@@ -26,10 +26,14 @@ const NOT_RUN: [(&str, &str); 24] = [
     ("pip ", "installs"),
     ("nats-server ", "it runs already"),
     ("pml serve", "it runs already"),
-    ("pml demo", "runs until Ctrl-C; tests/it/cli.rs has its test"),
+    ("pml demo", "runs until Ctrl-C; tests/it/demo.rs has its test"),
     ("pml bench ", "measures for minutes"),
     ("pml train", "trains for a while; tests/it/training.rs has its tests"),
     ("pml eval DIR", "needs a dataset"),
+    ("pml learn", "the logs of a person; tests/it/learn.rs has its tests"),
+    ("pml hook", "the spool of a person; tests/it/hook.rs has its tests"),
+    ("pml init", "the settings of a person; tests/it/hook.rs has its tests"),
+    ("export OTEL_", "a variable for other programs"),
     ("pml eval --prequential pml-data", "the log of the running server"),
     ("pml servers import ~", "the settings of a person"),
     ("pml execute workflow.json", "needs servers and a workflow; tests/it/execute.rs has its tests"),

@@ -75,8 +75,8 @@ fn evaluated_report(dataset: &Path, more: &[&str]) -> Value {
 fn two_evaluations_print_the_same_bytes() {
     let models = std::env::var("PML_TEST_MODELS").expect("PML_TEST_MODELS names the ONNX models; run scripts/test");
     let model = format!("{models}/minilm");
-    let home = dataset();
-    for embedder in [&["--embedder", "static"][..], &["--embedder", "onnx", "--model-dir", &model]] {
+    let (home, small) = (dataset(), dataset_of(24));
+    for (home, embedder) in [(&home, &["--embedder", "static"][..]), (&small, &["--embedder", "onnx", "--model-dir", &model])] {
         let report = evaluated_report(home.path(), embedder);
         assert_eq!(report.to_string(), evaluated_report(home.path(), embedder).to_string(), "{embedder:?}");
         assert_eq!(report["states"].as_array().unwrap().len(), 1, "{report}");
@@ -86,8 +86,8 @@ fn two_evaluations_print_the_same_bytes() {
             assert!(plan["n"] == 15 && plan["n_edges"].as_u64() < Some(15) && plan["node_f1"].as_f64() > Some(0.0), "{report}");
         }
     }
-    let text = evaluated(home.path(), &[]);
-    assert_eq!(text, evaluated(home.path(), &[]));
+    let text = evaluated(small.path(), &[]);
+    assert_eq!(text, evaluated(small.path(), &[]));
     assert!(text.contains("plan, in %") && text.contains("copy_nearest"), "{text}");
 }
 
@@ -125,7 +125,7 @@ fn the_ablation_has_a_row_for_everything_and_for_each_part_left_out() {
 
 #[test]
 fn two_prequential_evaluations_print_the_same_numbers() {
-    let (home, out) = (dataset(), TempDir::new().unwrap());
+    let (home, out) = (dataset_of(24), TempDir::new().unwrap());
     let run = || {
         let done =
             pml().args(["eval", "--prequential", "--json"]).arg(home.path()).arg("--out").arg(out.path()).output().unwrap();

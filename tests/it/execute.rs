@@ -187,6 +187,37 @@ fn a_killed_run_goes_on_from_its_first_unfinished_task() {
 }
 
 #[test]
+fn a_run_that_was_found_abandoned_is_run_again_without_its_finished_tasks() {
+    let Some(mut pml) = start() else { return };
+    let body = json!({"workflow": {"tasks": [
+        {"id": "a", "tool": "fake:upper", "arguments": {"text": "first"}},
+        {"id": "b", "tool": "fake:slow", "arguments": {"ms": 4_000}, "depends_on": ["a"]},
+    ]}, "intent": "wait a little", "wait": false});
+    let run = pml.pml.question("/v1/execute", &body).json()["run"].as_str().unwrap().to_owned();
+    eventually("the first step in the log", || events(&pml, &run).contains(&"step.finished a".to_owned()).then_some(()));
+    pml.pml.restart_with(&[("TRACE__ABANDON_MS", "200")]);
+    let trace = pml.pml.closed_trace(&run);
+    assert_eq!(
+        (&trace["status"], &trace["success"], &trace["steps"][0]["success"]),
+        (&json!("abandoned"), &json!(false), &json!(true))
+    );
+    pml.pml.restart_with(&[("TRACE__ABANDON_MS", "3600000")]);
+    pml.server("fake", &["ready"]);
+    let resumed = pml.pml.question("/v1/execute/continue", &json!({"run": run})).json();
+    let again = resumed["run"].as_str().unwrap();
+    assert!(resumed["status"] == "succeeded" && again != run, "the log has closed the old execution: {resumed}");
+    assert_eq!(pml.pml.closed_trace(again)["steps"].as_array().unwrap().len(), 2, "the trace is whole");
+    let started = pml
+        .pml
+        .records()
+        .into_iter()
+        .find(|record| record["type"] == "pml.execution.started" && record["data"]["execution"] == again);
+    assert_eq!(started.unwrap()["data"]["parent"], run);
+    let calls = pml.pml.get("/metrics").text;
+    assert!(!calls.contains("upstream_calls_total{server=\"fake\",tool=\"upper\""), "it was not called again: {calls}");
+}
+
+#[test]
 fn a_run_can_be_followed_aborted_and_its_results_fetched_in_pieces() {
     let Some(pml) = start() else { return };
     let text = "x".repeat(300_000);

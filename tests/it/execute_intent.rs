@@ -110,6 +110,64 @@ fn a_capability_that_calls_a_capability_is_run_with_the_calls_of_both() {
     assert_eq!((&upper["depends_on"], &join["depends_on"]), (&json!([echo["id"]]), &json!([upper["id"]])), "{run}");
     assert!(echo["id"].as_str().unwrap().contains('.'), "{run}");
     assert_eq!(pml.pml.closed_trace(run["run"].as_str().unwrap())["steps"].as_array().unwrap().len(), 3);
+    // The runs count for it, the failed one too, and nothing is learnt from the calls that it was replaced by.
+    let counted = |name: &str, usage: u64, success_rate: f64| {
+        eventually(name, || {
+            let listed = pml.pml.ask("/v1/capabilities")["capabilities"].as_array().unwrap().clone();
+            let is_it = |known: &Value| known["name"] == name && known["usage_count"] == usage;
+            let found = listed.iter().find(|known| is_it(known))?.clone();
+            assert_eq!((found["success_rate"].as_f64(), listed.len()), (Some(success_rate), 3), "{listed:?}");
+            Some(())
+        });
+    };
+    let nodes = json!([{"id": "a", "tool": "fake:fail"}, {"id": "b", "tool": "fake:echo"}]);
+    declare("fail and echo", nodes, json!([edge("a", "b")]));
+    counted("echo loudly and join", 1, 1.0);
+    let failed = pml.run(&json!({"capability": "fail and echo", "arguments": {"text": "x"}}));
+    assert_eq!((&failed["status"], &task(&failed, "fake:fail")["status"]), (&json!("failed"), &json!("failed")), "{failed}");
+    counted("fail and echo", 1, 0.0);
+}
+
+/// Starts a run of these tasks and does not wait for it.
+fn start_run(pml: &WithServers, tasks: &Value) -> Value {
+    let answer = pml.pml.question("/v1/execute", &json!({"workflow": {"tasks": tasks}, "wait": false}));
+    assert!(answer.status < 300, "{answer:?}");
+    answer.json()["run"].clone()
+}
+
+/// Waits for the record of an early call that was dropped.
+fn dropped(pml: &WithServers, step: &str) {
+    eventually(step, || speculated(pml).contains(&(step.to_owned(), false)).then_some(()));
+}
+
+#[test]
+fn early_calls_that_are_under_way_at_the_end_of_a_run_or_its_process_are_recorded() {
+    let Some(mut pml) = start(&[("EXECUTE__SPECULATE_MS", "20000")]) else { return };
+    let long = |id: &str, on: &[&str]| json!({"id": id, "tool": "fake:slow", "arguments": {"ms": 60_000}, "depends_on": on});
+    let read = |id: &str| json!({"id": id, "tool": "fake:echo", "arguments": {"text": id}});
+    // The turn of the early call has come, and it is waited for, when the run is aborted; that of the other has not.
+    let run = start_run(&pml, &json!([read("a"), long("turn", &["a"]), long("later", &["turn"])]));
+    eventually("the turn", || {
+        let shown = pml.pml.ask(&format!("/v1/execute/{}", run.as_str().unwrap()));
+        (shown["tasks"][1]["status"] == "running").then_some(())
+    });
+    pml.pml.question("/v1/execute/abort", &json!({ "run": run }));
+    dropped(&pml, "turn");
+    dropped(&pml, "later");
+    // A run waits for approval when its process is told to stop, and when it is killed.
+    let waiting = |step: &str| json!([long(step, &[]), {"id": "drop", "tool": "fake:drop", "depends_on": [step]}]);
+    start_run(&pml, &waiting("stopped"));
+    assert_eq!(pml.pml.terminate(), Some(0));
+    // Without its journal nothing could be recorded later.
+    std::fs::remove_dir_all(pml.pml.data().join("runs")).unwrap();
+    pml.pml.restart();
+    dropped(&pml, "stopped");
+    let found = speculated(&pml).len();
+    pml.server("fake", &["ready"]);
+    start_run(&pml, &waiting("killed"));
+    pml.pml.restart();
+    dropped(&pml, "killed");
+    assert_eq!(speculated(&pml).len(), found + 1, "each once: {:?}", speculated(&pml));
 }
 
 /// The records about calls that were made before their turn.

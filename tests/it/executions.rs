@@ -47,6 +47,19 @@ fn a_document_without_an_id_gets_one_and_each_is_a_run_of_its_own() {
 }
 
 #[test]
+fn members_that_a_document_does_not_have_are_ignored_named_and_counted() {
+    let server = Server::start();
+    let mut document = zip();
+    (document["model"], document["steps"][1]["usage"]) = (json!("m"), json!({"tokens": 7}));
+    let answer = post(&server, &document);
+    assert_eq!((answer.status, &answer.json()["ignored"]), (202, &json!(["model", "steps.usage"])), "{answer:?}");
+    assert!(server.get("/metrics").text.contains("pml_event_members_ignored_total 2"));
+    document["intnet"] = document.as_object_mut().unwrap().remove("intent").unwrap();
+    let answer = post(&server, &document);
+    assert!(answer.status == 400 && answer.text.contains("did you mean"), "{answer:?}");
+}
+
+#[test]
 fn a_wrong_document_is_refused_as_a_whole_with_the_name_of_its_field() {
     let server = Server::with(&[("LIMITS__STEPS_MAX", "3")]);
     let check = |change: (&str, Value), expected: &str| {

@@ -4,9 +4,10 @@
 //! The log is made here, from whole numbers, so that it is the same on every machine.
 
 use pml::core::event::{
-    DeclaredStructure, Event, ExecutionStarted, FeedbackGiven, FeedbackTarget, FeedbackVerdict, Json, Kind, LogForked,
-    ModelMetric, ModelPart, ModelRolledBack, ModelTrained, ModelVersion, StepSpeculated, StructureEdge, StructureNode,
-    ToolAnnotations, ToolApproved, ToolOutputInferred, ToolQuarantined, ToolRegistered,
+    CapabilityApproved, CapabilityMerged, CapabilityRenamed, CapabilityRetired, CurvePoint, CurveStage, DeclaredStructure,
+    Event, ExecutionStarted, FeedbackGiven, FeedbackTarget, FeedbackVerdict, Json, Kind, LogForked, ModelMetric, ModelPart,
+    ModelRolledBack, ModelTrained, ModelVersion, StepSpeculated, StructureEdge, StructureNode, ToolAnnotations, ToolApproved,
+    ToolOutputInferred, ToolQuarantined, ToolRegistered,
 };
 use pml::core::graph::Node;
 use pml::core::graph::edge::EdgeKind;
@@ -22,7 +23,7 @@ use pml::core::train::TrainedPart;
 use crate::given::{self, History};
 
 /// The fold version, and the digest of the log below under it.
-const PINNED: (u32, &str) = (4, "d15367558ea5b1f71fd3634a540debe235cabbceac7d25d8ac2ae779fc41504d");
+const PINNED: (u32, &str) = (7, "1b3c8c1f4372a6fda15c070c10b6908bbd2322d6b04f8f6b20100765d99265c7");
 
 const TOOLS: usize = 24;
 const RUNS: u64 = 48;
@@ -164,14 +165,17 @@ fn wide(history: &mut History) {
     history.close("wide");
 }
 
-/// A run of the program of a declared capability: a loop that repeats one call.
+/// Runs of a declared capability, in a loop that repeats one call: one has its program, the other names it.
 fn program(history: &mut History) {
-    history.append(started("program", intent(4)));
-    for step in ["s0", "s1"] {
-        history.append(given::step_finished("program", step, &tool(2), &[], true));
+    let declared = history.state.capabilities.iter().find(|known| known.name == "with a loop").unwrap().id;
+    for (execution, code) in [("program", "while not done".to_owned()), ("named", format!("capability:{declared}"))] {
+        history.append(started(execution, intent(4)));
+        for step in ["s0", "s1"] {
+            history.append(given::step_finished(execution, step, &tool(2), &[], true));
+        }
+        history.append(given::finished_program(execution, true, &code));
+        history.close(execution);
     }
-    history.append(given::finished_program("program", true, "while not done"));
-    history.close("program");
 }
 
 fn history() -> History {
@@ -205,6 +209,7 @@ fn history() -> History {
     history.append(Event::TraceCompleted(abandoned));
     history.append(Event::LogForked(LogForked { parent_seq: Seq(7), parent_digest: "d".to_owned(), settings: Vec::new() }));
     quarantine(&mut history);
+    decide(&mut history);
     // Another embedding model takes over.
     embed(&mut history, "new");
     train(&mut history);
@@ -237,6 +242,20 @@ fn quarantine(history: &mut History) {
     }
 }
 
+/// People decide about capabilities: each decision is in force for one of them and taken back for another.
+fn decide(history: &mut History) {
+    let ids: Vec<_> = history.state.capabilities.rows().filter(|row| row.usage > 0).map(|row| row.id).collect();
+    for (at, &capability) in ids.iter().enumerate().take(6) {
+        history.append(Event::CapabilityRenamed(CapabilityRenamed { capability, name: Some(format!("name {at}")) }));
+        history.append(Event::CapabilityApproved(CapabilityApproved { capability, approved: true }));
+        history.append(Event::CapabilityRetired(CapabilityRetired { capability, retired: at % 2 == 0 }));
+        history.append(Event::CapabilityMerged(CapabilityMerged { capability, into: Some(ids[at + 1]) }));
+    }
+    history.append(Event::CapabilityRenamed(CapabilityRenamed { capability: ids[0], name: None }));
+    history.append(Event::CapabilityApproved(CapabilityApproved { capability: ids[1], approved: false }));
+    history.append(Event::CapabilityMerged(CapabilityMerged { capability: ids[2], into: None }));
+}
+
 /// A version of the ranker is trained and serves, then another, which is rolled back.
 fn train(history: &mut History) {
     for weight in [0.25, 0.5] {
@@ -259,6 +278,7 @@ fn train(history: &mut History) {
             size: bytes.len() as u64,
             accepted: true,
             reason: "better".to_owned(),
+            curve: vec![CurvePoint { stage: CurveStage::Fit, epoch: 1, loss: 0.5, validation: None }],
         };
         for event in (TrainedPart { event, bytes, retires: false }).events() {
             history.append(event);

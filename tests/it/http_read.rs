@@ -51,6 +51,25 @@ fn the_log_is_read_from_any_position() {
 }
 
 #[test]
+fn the_log_is_read_by_kinds() {
+    let server = blank();
+    for number in 0..100 {
+        server.accept(&json!([started(&format!("e{number}")), step(&format!("e{number}"), "s1", "fs:read", &[])]));
+    }
+    // Longer than a page of records, so that whole pages hold none of the kind.
+    server.accept(&json!([finished("e99")]));
+    assert_eq!(seqs(&server.get("/v1/events?kinds=execution.finished").text), [201]);
+    assert_eq!(seqs(&server.get("/v1/events?from=198&kinds=execution.started,execution.finished").text), [199, 201]);
+    assert_eq!(seqs(&server.get("/v1/events?from=10&to=13&kinds=step.finished").text), [10, 12]);
+    assert_eq!(seqs(&server.get("/v1/events?from=10&to=12").text), [10, 11, 12]);
+    assert_eq!(server.get("/v1/events?from=202&kinds=execution.finished").text, "");
+    let streamed: Vec<_> = subscribe(&server, "/v1/events?from=1&kinds=execution.finished", None).take(1).collect();
+    assert_eq!((streamed[0].0, streamed[0].1.as_str()), (201, "execution.finished"));
+    let wrong = server.get("/v1/events?kinds=execution.ended");
+    assert_eq!((wrong.status, &wrong.json()["error"]), (400, &json!("kinds: 'execution.ended' is not a kind of events")));
+}
+
+#[test]
 fn a_stream_that_broke_goes_on_without_gap_or_repeat() {
     let server = blank();
     server.accept(&whole("e1"));
@@ -92,6 +111,10 @@ fn a_stream_from_nowhere_and_one_too_many_are_refused() {
     let nonsense = Answer::read(open("yesterday")).unwrap();
     assert_eq!(nonsense.status, 400);
     assert!(nonsense.text.contains("Last-Event-ID"), "{nonsense:?}");
+    let seldom = agent().get(format!("{}/v1/events?every_ms=10001", server.url())).header("accept", "text/event-stream");
+    let seldom = Answer::read(seldom.call()).unwrap();
+    assert_eq!(seldom.status, 400);
+    assert!(seldom.text.contains("every_ms: must be at most 10000"), "{seldom:?}");
     let _held = open("0").unwrap();
     let refused = Answer::read(open("0")).unwrap();
     assert_eq!((refused.status, refused.retry_after.is_some()), (429, true), "{refused:?}");
@@ -138,7 +161,7 @@ fn a_question_that_cannot_be_read_is_answered_with_the_reason() {
         assert_eq!(answer.status, 400, "{answer:?}");
         assert!(answer.json()["error"].as_str().unwrap().contains(message), "{answer:?}");
     };
-    check(server.get("/v1/events?form=1"), "query: unknown field `form`, expected `from`");
+    check(server.get("/v1/events?form=1"), "query: unknown field `form`, expected one of `from`");
     check(server.get("/v1/tools?limit=many"), "query: invalid digit");
     check(server.get("/v1/tools?limit=0"), "limit: is 0, it must be from 1 to 1000");
     check(server.get("/v1/traces/e%201"), "execution: contains ' '");

@@ -62,6 +62,13 @@ fn check_identity(mut server: Server) {
     // What conflicts at once, before anything was folded.
     let batch = server.post(&json!([registered("/c", "9", "one"), registered("/c", "9", "one"), registered("/c", "9", "two")]));
     assert_eq!(batch.statuses(), ["accepted", "duplicate", "refused"], "{batch:?}");
+    let step = |id: &str, step: &str| {
+        event("/c", id, "step.finished", json!({"execution": "c1", "step": step, "tool": "fs:read", "success": true}))
+    };
+    let steps = json!([start("/c", "10", "c1"), step("11", "s1"), step("11", "s2"), step("12", "s2"), step("11", "s1")]);
+    let answer = server.post(&steps);
+    let expected = ["accepted", "accepted", "refused", "accepted", "duplicate"];
+    assert_eq!(answer.statuses(), expected, "a step whose id is taken did not happen: {answer:?}");
     let letters = server.ask("/v1/dead");
     assert_eq!(letters["dead"][0]["reason"], "conflict", "{letters}");
 

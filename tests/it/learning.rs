@@ -220,7 +220,32 @@ fn a_run_of_a_program_counts_for_the_capability_that_has_it() {
     let rows: Vec<Capability> = history.state.capabilities.rows().cloned().collect();
     assert_eq!(rows.iter().map(|row| row.usage).collect::<Vec<_>>(), [4, 1]);
     let restored = Capabilities::from_rows(rows.clone());
-    assert_eq!(restored.with_program("newer"), Some(rows[0].id), "a snapshot knows the programs, too");
+    assert_eq!(restored.that_ran("newer"), Some(rows[0].id), "a snapshot knows the programs, too");
+}
+
+#[test]
+fn a_run_that_names_its_capability_counts_for_it_whatever_it_called() {
+    let mut history = History::default();
+    history.append(declared_program("archive", &["fs:read", "zip:pack"], "loop"));
+    let id = history.only_capability().id;
+    let run = |history: &mut History, execution: &str, code: &str, success: bool| {
+        history.append(started(execution));
+        history.append(step_finished(execution, "s1", "fs:read", &[], success));
+        history.append(finished_program(execution, success, code));
+    };
+    for (execution, success) in [("e1", true), ("e2", false)] {
+        run(&mut history, execution, &format!("capability:{id}"), success);
+        // Another run gives it another program between the end of this one and its trace.
+        history.append(declared_program("archive", &["fs:read", "zip:pack"], &format!("after {execution}")));
+        assert_eq!(history.close(execution), []);
+    }
+    let capability = history.only_capability();
+    assert_eq!((capability.usage, capability.successes, capability.code.as_deref()), (2, 1, Some("after e2")));
+    // An unknown one counts for none, and is no program of the capability that is learnt from the calls.
+    run(&mut history, "e3", "capability:00112233445566778899aabbccddeeff", true);
+    assert_eq!(learned(&history.close("e3")).len(), 1);
+    let programs = history.state.capabilities.rows().map(|row| row.code.as_deref());
+    assert_eq!(programs.collect::<Vec<_>>(), [Some("after e2"), None]);
 }
 
 #[test]
@@ -272,12 +297,12 @@ fn what_comes_after_the_trace_is_only_counted_as_late() {
         format!("{:?}", (&state.tools, &state.graph, &state.transitions, &state.capabilities, executions))
     };
     let before = known(&history);
-    let trace = history.state.executions.trace(&"e1".parse().unwrap()).unwrap().clone();
+    let trace = history.state.executions.trace(&"e1".parse().unwrap()).unwrap();
     let late = [
         started("e1"),
         step_finished("e1", "mail", "mail:send", &[], true),
         finished("e1", false),
-        pml::core::event::Event::TraceCompleted(trace.into_owned()),
+        pml::core::event::Event::TraceCompleted(trace),
     ];
     for (count, event) in (1..).zip(late) {
         assert_eq!(history.append(event), []);

@@ -1,12 +1,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pml::archive::{ArchiveStore, ArchivedRecords};
 use pml::clock::Clock;
 use pml::log::{MemoryLog, RedbLog, RedbOptions, SharedLog, contract};
 use tempfile::TempDir;
 
 pub(crate) fn redb(directory: &Path) -> RedbLog {
-    RedbLog::open(directory, options(), Clock::system()).expect("the directory is ours")
+    redb_with(directory, &ArchiveStore::from(directory.join("archive").as_path()))
+}
+
+/// The log in `directory`, with its older records in `archive`.
+pub(crate) fn redb_with(directory: &Path, archive: &ArchiveStore) -> RedbLog {
+    let older = Arc::new(ArchivedRecords::new(archive));
+    RedbLog::open(directory, RedbOptions { older: Some(older), ..options() }, Clock::system()).expect("the directory is ours")
 }
 
 pub(crate) fn options() -> RedbOptions {
@@ -15,6 +22,7 @@ pub(crate) fn options() -> RedbOptions {
         queue_appends_max: 1_000,
         dead_letters_max: 5,
         dead_bytes_max: 1 << 20,
+        older: None,
         free_bytes_min: 0,
     }
 }
@@ -99,12 +107,12 @@ mod redb_log {
         let transaction_of = |database: &redb::Database| database.begin_write().unwrap();
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
         let transaction = transaction_of(&database);
-        transaction.open_table(META).unwrap().insert("format", 4).unwrap();
+        transaction.open_table(META).unwrap().insert("format", 5).unwrap();
         transaction.open_table(EVENTS).unwrap().insert("a", "b").unwrap();
         transaction.commit().unwrap();
         drop(database);
         let refused = RedbLog::open(home.path(), options(), Clock::system()).err();
-        assert!(matches!(refused, Some(OpenError::NewerFormat { found: 4, known: 3, .. })), "{refused:?}");
+        assert!(matches!(refused, Some(OpenError::NewerFormat { found: 5, known: 4, .. })), "{refused:?}");
         let database = redb::Database::create(home.path().join("log.redb")).unwrap();
         assert_eq!(transaction_of(&database).list_tables().unwrap().count(), 2);
     }

@@ -17,17 +17,17 @@ use crate::log_contract::{options, redb};
 use crate::run::whole;
 use crate::server::{Server, pml};
 
-const RECORDS: u64 = 1_500;
+const RECORDS: u64 = 1_000;
 const PAGE: usize = 4_096;
 /// Places in the head of the file: magic number, flags, sizes, both commit slots.
 const HEAD_BYTES: usize = 320;
 const HEAD_STEP: usize = 17;
 /// Of the other pages so many, spread evenly; of each several places, the first of which tell what kind of page it is.
-const PAGES_MAX: usize = 16;
+const PAGES_MAX: usize = 10;
 const PLACES: [usize; 5] = [0, 2, 9, 700, 3_000];
 /// Of the page that says where the tables are: its first bytes, which are used, every few.
 const TABLES_BYTES: usize = 400;
-const TABLES_STEP: usize = 10;
+const TABLES_STEP: usize = 16;
 
 /// A log with blocks, runs of ids, dead letters, and enough of each that their trees have inner pages.
 async fn write(directory: &Path) {
@@ -70,7 +70,7 @@ async fn a_changed_byte_is_noticed_or_changes_nothing() {
         (0..whole.len()).step_by(PAGE).filter(|page| whole[*page..][..PAGE].windows(8).any(|text| text == b"id_index"));
     let in_tables = tables.flat_map(|page| (page + 1..page + TABLES_BYTES).step_by(TABLES_STEP).chain([page + 2]));
     let places: Vec<usize> = places.into_iter().chain(in_tables).collect();
-    assert!(places.len() > 100, "{} places in {} used pages", places.len(), used.len());
+    assert!(places.len() > 70, "{} places in {} used pages", places.len(), used.len());
     let mut noticed = Noticed::default();
     for &place in &places {
         let mut damaged = whole.clone();
@@ -91,7 +91,7 @@ async fn a_changed_byte_is_noticed_or_changes_nothing() {
     }
     println!("{} changed bytes: {noticed:?}", places.len());
     assert!(noticed.unnoticed.is_empty(), "{noticed:?}");
-    assert!(noticed.verifying > 25, "the places were in what the log holds: {noticed:?}");
+    assert!(noticed.verifying > 15, "the places were in what the log holds: {noticed:?}");
 }
 
 /// Changes a text wherever it stands in the file, and nothing else.

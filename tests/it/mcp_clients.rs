@@ -46,11 +46,13 @@ fn calls() -> Value {
     ])
 }
 
-/// A server with something learnt, and the data directory of another one that has ended.
+/// A server with a procedure that ran often enough to be a skill, and the data directory of another one that has ended.
 fn prepared() -> (Server, Server) {
     let [server, mut ended] = [desk(&[]), desk(&[])];
     for server in [&server, &ended] {
-        server.accept(&whole("e1"));
+        for execution in ["e1", "e2", "e3"] {
+            server.accept(&whole(execution));
+        }
         let tail = server.settled_state()["applied_seq"].clone();
         eventually("the index to catch up", || {
             let answer = server.question("/v1/discover", &json!({"intent": "x"})).json();
@@ -77,6 +79,7 @@ fn check(report: &Value) {
         assert!(seen["resources"].as_array().unwrap().contains(&json!("pml://capabilities")), "{client}");
         assert!(seen["templates"].as_array().unwrap().contains(&json!("pml://tools/{tool}")), "{client}");
         assert!(seen["catalogue"].as_str().unwrap().contains("pml://servers/browser"), "{client}");
+        check_skills(client, seen);
         let answers = seen["answers"].as_array().unwrap();
         let failed: Vec<bool> = answers.iter().map(|answer| answer["is_error"] == true).collect();
         assert_eq!(failed, [false, false, false, false, false, true, true, false], "{client}: {answers:?}");
@@ -86,6 +89,23 @@ fn check(report: &Value) {
         assert_eq!(answers[3]["structured"]["ranked"][0]["item"], "fs:write", "{client}");
         assert!(answers[3]["structured"]["prediction"].is_string(), "{client}");
     }
+}
+
+/// The procedure that ran three times is a resource, as `pml skills export` would write it; one that is not there is an error.
+fn check_skills(client: &str, seen: &Value) {
+    assert!(seen["templates"].as_array().unwrap().contains(&json!("skill://{skill}/SKILL.md")), "{client}");
+    let skills = seen["skills"].as_object().unwrap();
+    let (uri, skill) = skills.iter().next().unwrap_or_else(|| panic!("{client}: {seen}"));
+    let name = uri.strip_prefix("skill://").and_then(|rest| rest.strip_suffix("/SKILL.md")).unwrap();
+    assert_eq!((skills.len(), &skill["listed_as"], &skill["mime_type"]), (1, &json!("text/markdown"), &json!("text/markdown")));
+    let text = skill["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("---\nname: {name}\n")) && text.contains("pml-runs: \"3\""), "{client}: {text}");
+    assert!(
+        text.contains("1. `fs:read`") && text.contains("2. `fs:write`") && text.contains("copy a file"),
+        "{client}: {text}"
+    );
+    let unknown = seen["unknown_skill"].as_str().unwrap_or_default();
+    assert!(unknown.contains("no resource 'skill://no-such-skill/SKILL.md'"), "{client}: {seen}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::nats_serve::json_of;
 use crate::nats_server::{NatsServer, shipped};
-use crate::run::whole;
+use crate::run::{event, finished, step, whole};
 use crate::server::{Server, pml};
 
 const PASSWORDS: [(&str, &str); 2] = [("PML_NATS_PASSWORD", "p@ss/word"), ("PML_NATS_AGENT_PASSWORD", "agent")];
@@ -51,7 +51,7 @@ fn a_nats_server_that_is_away_is_one_sentence_and_exit_code_4() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn related_and_traces_are_asked_over_nats_as_over_http() {
+async fn related_traces_executions_and_quality_are_asked_over_nats_as_over_http() {
     let nats = NatsServer::start();
     let server = Server::serving(&["--nats", &nats.url()], &[]);
     server.accept(&whole("e1"));
@@ -64,6 +64,29 @@ async fn related_and_traces_are_asked_over_nats_as_over_http() {
     assert_eq!(ask("trace", json!({"execution": "e1"})).await.unwrap(), trace);
     let unknown = ask("trace", json!({"execution": "none"})).await.unwrap_err();
     assert!(unknown.contains("404") && unknown.contains("'none' is neither open nor among the latest traces"), "{unknown}");
+    for (name, text) in [("e2", "Mail the Report"), ("e3", "mail a letter")] {
+        server.accept(&json!([
+            event("execution.started", json!({"execution": name, "intent": text})),
+            step(name, "s1", "mail:send", &[]),
+            finished(name),
+        ]));
+        server.closed_trace(name);
+    }
+    for (asked, query) in [
+        (json!({}), ""),
+        (
+            json!({"q": "mail", "tool": "mail:send", "outcome": "success", "limit": 1}),
+            "?q=mail&tool=mail:send&outcome=success&limit=1",
+        ),
+    ] {
+        let answer = server.ask(&format!("/v1/executions{query}"));
+        assert!(!answer["executions"].as_array().unwrap().is_empty(), "{answer}");
+        assert_eq!(ask("executions", asked).await.unwrap(), answer);
+    }
+    let refused = ask("executions", json!({"outcome": "bad"})).await.unwrap_err();
+    assert!(refused.contains("400") && refused.contains("outcome: 'bad' is not open"), "{refused}");
+    assert_eq!(ask("quality", json!({"over": "day"})).await.unwrap(), server.ask("/v1/quality?over=day"));
+    assert!(ask("quality", json!({"over": "week"})).await.unwrap_err().contains("'week' is not hour, day or all"));
     let related = crate::server::eventually("the measures", || {
         let answer = server.get("/v1/related?tool=fs:read");
         (answer.status == 200 && answer.json()["related_tools"] != json!([])).then(|| answer.json())

@@ -8,20 +8,24 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use futures_util::StreamExt;
+use pml::archive::{Archive, ArchiveStore, ArchivedRecords};
 use pml::clock::Clock;
 use pml::config::AppendMode;
-use pml::core::event::{Event, Record};
+use pml::core::event::{Event, NewRecord, Record, cloud};
 use pml::core::id::{RecordId, Seq};
 use pml::core::state::State;
-use pml::log::{EventLog, JetStreamLog};
-use pml::nats::Nats;
+use pml::log::{EventLog, JetStreamLog, OlderRecords, StreamOptions};
+use pml::nats::{Nats, Repeats};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
+use crate::crash::Random;
 use crate::nats_serve::eventually_async;
 use crate::nats_server::{NatsServer, cluster, settings, subjects};
 use crate::run::whole;
 use crate::server::Server;
 
+const SEED: u64 = 0x5eed_0020;
 /// Executions under way at once, and the pause after each: a steady load, however long a cluster takes to elect a leader.
 const RUNS_UNDER_WAY: usize = 4;
 const RUN_PAUSE: Duration = Duration::from_millis(100);
@@ -78,11 +82,16 @@ async fn progress(runs: &AtomicUsize, more: usize) {
 
 /// Every published event is in the log once, every execution was closed once, nothing else was written but templates.
 async fn check(urls: &[String], published: &BTreeSet<RecordId>) -> State {
+    check_with(urls, published, &crate::nats_log::options()).await
+}
+
+/// The same of a log that is opened with `options`.
+async fn check_with(urls: &[String], published: &BTreeSet<RecordId>, options: &StreamOptions) -> State {
     let mut settings = settings(urls);
     settings.append = AppendMode::Pipelined;
     let nats = Nats::connect(&settings, subjects()).await.unwrap();
     let (records, state) = eventually_async(async || {
-        let log = JetStreamLog::open(nats.clone(), 10, Clock::system()).await.ok()?;
+        let log = JetStreamLog::open(nats.clone(), options.clone(), Clock::system()).await.ok()?;
         let records = log.read(Seq::ZERO, usize::MAX).await.ok()?;
         let mut state = State::default();
         for record in &records {
@@ -142,11 +151,76 @@ async fn each_of_five_processes_may_be_killed_in_turn_under_load() {
     }
 }
 
+/// Runs in the queue when pml starts: many chunks.
+const QUEUED_RUNS: usize = 1_500;
+
+/// Kills of a process that moves records, and the longest time from a move to the next kill: a few runs of it.
+const TIERING_KILLS: usize = 12;
+const TIERING_MS_MAX: u64 = 60;
+
+/// The process moves the oldest records of the stream to the archive again and again, and is killed while it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_while_it_moves_records_of_a_stream_loses_nothing() {
+    let (nats, home) = (NatsServer::start(), TempDir::new().unwrap());
+    let (url, archive) = (nats.url(), home.path().join("archive"));
+    let settings = [("LOG__HOT_RECORDS", "16"), ("LOG__ARCHIVE", archive.to_str().unwrap()), ("TRACE__SETTLE_MS", "500")];
+    let mut server = Server::serving(&["--nats", &url], &settings);
+    let (over, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let publishing = tokio::spawn(publish(vec![url.clone()], Arc::clone(&over), Arc::clone(&runs)));
+    let jetstream = jetstream::new(async_nats::connect(&url).await.unwrap());
+    let first_in_stream = async || {
+        let stream = jetstream.get_stream("pml_default_log").await.ok()?;
+        Some(stream.cached_info().state.first_sequence)
+    };
+    let store = ArchiveStore::from(archive.as_path());
+    let (mut random, mut interrupted) = (Random(SEED), 0);
+    for _ in 0..TIERING_KILLS {
+        let before = eventually_async(&first_in_stream).await;
+        eventually_async(async || first_in_stream().await.filter(|first| *first > before)).await;
+        tokio::time::sleep(Duration::from_millis(random.below(TIERING_MS_MAX))).await;
+        server.kill9();
+        let archived = Archive::open(&store).unwrap().last().map_or(0, |(last, _)| last.0);
+        let in_both = archived >= eventually_async(&first_in_stream).await;
+        interrupted += usize::from(in_both || archive.join(".events.part").exists());
+        server.restart();
+    }
+    over.store(true, Ordering::Relaxed);
+    let published = publishing.await.unwrap();
+    let older: Arc<dyn OlderRecords> = Arc::new(ArchivedRecords::new(&store));
+    let options = StreamOptions { older: Some(older), ..crate::nats_log::options() };
+    let state = check_with(&[url], &published, &options).await;
+    served(&server, &state).await;
+    assert!(interrupted > 0, "no kill came while records were moved");
+}
+
+/// Many chunks of events are submitted at once. pml has room for one of them, so most are refused and submitted again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_come_to_the_log_in_the_order_of_the_queue_however_often_they_are_submitted() {
+    let nats = NatsServer::start();
+    let url = nats.url();
+    let client = crate::nats_server::connect(&settings(std::slice::from_ref(&url))).await;
+    let events = (0..QUEUED_RUNS).flat_map(|run| whole(&format!("e{run}")).as_array().unwrap().clone());
+    let facts = events.map(|event| cloud::from_structured(event.to_string().as_bytes(), Clock::system().now()).unwrap());
+    let facts: Vec<NewRecord> = facts.collect();
+    client.enqueue(&facts, Repeats::Dropped).await.unwrap();
+    let server = Server::serving(&["--nats", &url], &[("EXECUTION__QUEUE_BYTES_MAX", "1")]);
+    let published: BTreeSet<RecordId> = facts.iter().map(|fact| fact.id).collect();
+    let state = check(&[url], &published).await;
+    served(&server, &state).await;
+    let busy =
+        server.get("/metrics").text.lines().find_map(|line| line.strip_prefix("pml_requests_busy_total ")?.parse::<u64>().ok());
+    assert!(busy > Some(0), "no chunk was refused: {busy:?}");
+    let log = JetStreamLog::open(client, crate::nats_log::options(), Clock::system()).await.unwrap();
+    let records = log.read(Seq::ZERO, usize::MAX).await.unwrap();
+    let own = records.iter().filter(|record| record.event().kind().is_publishable()).map(|record| record.fact.id);
+    assert!(own.eq(facts.iter().map(|fact| fact.id)), "in the order of the queue");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_of_a_cluster_may_be_killed_in_turn_under_load() {
     let mut nodes = cluster();
     let urls: Vec<String> = nodes.iter().map(NatsServer::url).collect();
-    let settings = [("NATS__REPLICAS", "3"), ("NATS__APPEND", "pipelined"), ("TRACE__SETTLE_MS", "500")];
+    let settings = [("NATS__REPLICAS", "3"), ("NATS__APPEND", "pipelined")];
     let server = Server::serving(&["--nats", &urls.join(",")], &settings);
     let addresses: Vec<async_nats::ServerAddr> = urls.iter().map(|url| url.parse().unwrap()).collect();
     let client = async_nats::connect(addresses).await.unwrap();
@@ -160,16 +234,16 @@ async fn servers_of_a_cluster_may_be_killed_in_turn_under_load() {
     };
     let mut killed = BTreeSet::new();
     for _ in 0..2 {
-        progress(&runs, 20).await;
+        progress(&runs, 12).await;
         // The leader first; then another one, which leads by then or not.
         let name = eventually_async(&leader).await;
         let victim = nodes.iter().position(|node| node.name() == name && !killed.contains(&name));
         let victim = victim.unwrap_or_else(|| nodes.iter().position(|node| !killed.contains(node.name())).unwrap());
         killed.insert(nodes[victim].name().to_owned());
         nodes[victim].kill9();
-        progress(&runs, 20).await;
+        progress(&runs, 12).await;
         nodes[victim].run();
-        progress(&runs, 20).await;
+        progress(&runs, 12).await;
     }
     over.store(true, Ordering::Relaxed);
     let published = publishing.await.unwrap();

@@ -7,14 +7,19 @@ use pml::clock::Clock;
 use pml::config::AppendMode;
 use pml::core::id::Seq;
 use pml::log::faulty::{FaultyLog, seeded};
-use pml::log::{EventLog, JetStreamLog, SharedLog, contract};
+use pml::log::{Appended, EventLog, JetStreamLog, SharedLog, StreamOptions, contract};
 
+use crate::faulty_proxy::FaultyProxy;
 use crate::nats_server::{NatsServer, connect, settings};
+
+pub(crate) fn options() -> StreamOptions {
+    StreamOptions { queue_appends_max: 1_000, ..StreamOptions::default() }
+}
 
 pub(crate) async fn open(server: &NatsServer, append: AppendMode) -> SharedLog {
     let mut settings = settings(&[server.url()]);
     settings.append = append;
-    Arc::new(JetStreamLog::open(connect(&settings).await, 1_000, Clock::system()).await.unwrap())
+    Arc::new(JetStreamLog::open(connect(&settings).await, options(), Clock::system()).await.unwrap())
 }
 
 macro_rules! promises {
@@ -114,6 +119,26 @@ mod pipelined {
         let answer = log.append((0..9_000).map(contract::fact).collect()).await.unwrap();
         assert!(answer.len() == 9_000 && answer.windows(2).all(|pair| pair[0].seq < pair[1].seq));
     }
+}
+
+/// Acknowledgements that never arrive: both appends have to read back, and only the first of them stored the fact.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_repeated_while_its_acknowledgement_is_lost_is_a_duplicate() {
+    let server = NatsServer::start();
+    let proxy = FaultyProxy::start(&server);
+    let mut settings = settings(&[proxy.url()]);
+    settings.append = AppendMode::Pipelined;
+    let log = JetStreamLog::open(connect(&settings).await, options(), Clock::system()).await.unwrap();
+    proxy.swallow_answers();
+    let appends = [log.append(vec![contract::fact(1)]), log.append([1, 2, 1].map(contract::fact).into())];
+    let direct = open(&server, AppendMode::Pipelined).await;
+    direct.tail().wait_for(|tail| *tail >= Seq(2)).await.expect("the server stores both facts");
+    proxy.cut();
+    let [first, second] = appends.map(|append| async move { append.await.expect("both are stored") });
+    let (first, second) = tokio::join!(first, second);
+    let told = |answer: &[Appended]| answer.iter().map(|one| (one.seq.0, one.duplicate)).collect::<Vec<_>>();
+    assert_eq!(told(&first), [(1, false)]);
+    assert_eq!(told(&second), [(1, true), (2, false), (1, true)]);
 }
 
 /// Puts messages into the stream that are no records: the kinds that people and agents put there by mistake.

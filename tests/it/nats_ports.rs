@@ -36,7 +36,7 @@ fn room(letters_max: usize) -> pml::config::Dead {
 
 async fn dead_letters(server: &NatsServer, letters_max: usize) -> StreamDeadLetters {
     let nats = Nats::connect(&settings(&[server.url()]), subjects()).await.unwrap();
-    nats.provision(&room(letters_max)).await.unwrap();
+    nats.provision(&room(letters_max), &crate::nats_server::log_settings()).await.unwrap();
     StreamDeadLetters::new(nats, Clock::system())
 }
 
@@ -56,7 +56,7 @@ async fn the_room_for_dead_letters_follows_the_configuration() {
     let server = NatsServer::start();
     let nats = connect(&settings(&[server.url()])).await;
     let more = pml::config::Dead { bytes_max: 10 << 20, ..room(1_000) };
-    nats.provision(&more).await.unwrap();
+    nats.provision(&more, &crate::nats_server::log_settings()).await.unwrap();
     let name = nats.stream_name(StreamKind::Dead);
     let config = nats.jetstream().get_stream(&name).await.unwrap().cached_info().config.clone();
     assert_eq!((config.max_messages, config.max_bytes), (1_000, 10 << 20));
@@ -87,13 +87,13 @@ async fn a_foreign_message_among_the_dead_letters_is_shown_as_one() {
 async fn a_stream_with_other_settings_is_an_error_that_says_how_it_differs() {
     let server = NatsServer::start();
     let nats = connect(&settings(&[server.url()])).await;
-    nats.provision(&room(5)).await.expect("what is there and right is left alone");
+    nats.provision(&room(5), &crate::nats_server::log_settings()).await.expect("what is there and right is left alone");
     let name = nats.stream_name(StreamKind::Dead);
     let stream = nats.jetstream().get_stream(&name).await.unwrap();
     let mut changed = stream.cached_info().config.clone();
     changed.max_age = Duration::from_hours(1);
     nats.jetstream().update_stream(&changed).await.unwrap();
-    let error = nats.provision(&room(5)).await.unwrap_err().to_string();
+    let error = nats.provision(&room(5), &crate::nats_server::log_settings()).await.unwrap_err().to_string();
     assert_eq!(error, format!("the stream {name} exists with other settings: max_age is 3600 s, pml needs 0 s"));
 }
 

@@ -131,6 +131,11 @@ pub(crate) fn settings(urls: &[String]) -> config::Nats {
     settings
 }
 
+/// The settings of the log as shipped.
+pub(crate) fn log_settings() -> config::Log {
+    Config::load(None, []).unwrap().log
+}
+
 pub(crate) fn subjects() -> Subjects {
     Subjects::new("default".parse().unwrap())
 }
@@ -138,6 +143,7 @@ pub(crate) fn subjects() -> Subjects {
 /// A connection with its streams in place.
 pub(crate) async fn connect(settings: &config::Nats) -> Nats {
     let nats = Nats::connect(settings, subjects()).await.unwrap();
-    nats.provision(&pml::config::Dead { letters_max: 5, letter_bytes_max: 1 << 16, bytes_max: 1 << 20 }).await.unwrap();
+    let dead = config::Dead { letters_max: 5, letter_bytes_max: 1 << 16, bytes_max: 1 << 20 };
+    nats.provision(&dead, &log_settings()).await.unwrap();
     nats
 }

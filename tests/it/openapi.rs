@@ -87,11 +87,14 @@ fn path_with(python: &Path) -> std::ffi::OsString {
     std::env::join_paths(own.chain(std::env::split_paths(&paths))).unwrap()
 }
 
+/// The last is our own, in `accepted.py`.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,\
+    valid_data_is_accepted";
 /// Streams without an end are left out, and MCP, which has a description of its own.
 const NOT_FUZZED: &str = "^/(mcp|message|v1/predictions|v1/backup|v1/execute|v1/servers/reload)";
 
 #[test]
-fn a_fuzzer_finds_no_answer_that_is_not_described() {
+fn a_fuzzer_finds_no_answer_that_is_not_described_and_no_valid_data_that_is_refused() {
     let (server, home, file) = described();
     let Some(python) = installed("PML_TEST_PYTHON") else { return };
     let fuzzer = Command::new(python)
@@ -109,7 +112,8 @@ fn a_fuzzer_finds_no_answer_that_is_not_described() {
             "--suppress-health-check",
             "all",
         ])
-        .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"])
+        .args(["--checks", CHECKS])
+        .env("SCHEMATHESIS_HOOKS", tools().join("accepted.py"))
         .current_dir(home.path())
         .output()
         .unwrap();

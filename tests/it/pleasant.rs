@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::cli::{run, text, write_dataset};
+use crate::outside::installed;
 use crate::run::whole;
 use crate::server::{Server, agent, eventually, pml};
 
@@ -47,6 +48,45 @@ fn an_explanation_fits_a_screen_and_expands() {
     let long = printed(&["explain", "copy a file", "--after", "fs:read", "--url", server.url(), "-v"]);
     assert!(short.lines().count() <= 24, "{} lines: {short}", short.lines().count());
     assert!(short.contains("(-v shows them)") && long.lines().count() > short.lines().count(), "{short}\n{long}");
+}
+
+/// What a command shows on a terminal.
+fn on_a_terminal(arguments: &[&str]) -> Option<String> {
+    let script = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let plain = pml();
+    let mut python = Command::new(installed("PML_TEST_PYTHON")?);
+    python.args(["-c", script]).arg(plain.get_program()).args(arguments).stdin(Stdio::null()).env_remove("NO_COLOR");
+    let output = python.output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {shown}");
+    Some(shown)
+}
+
+#[test]
+fn commands_that_may_take_long_show_on_a_terminal_how_far_they_are() {
+    let mut server = learnt();
+    assert_eq!(server.terminate(), Some(0));
+    let (data, home) = (server.data(), tempfile::TempDir::new().unwrap());
+    let place = |name: &str| home.path().join(name).display().to_string();
+    let (data, file, copy) = (text(&data), place("backup"), place("copy"));
+    for (arguments, sign) in [
+        (vec!["log", "verify", "--data", data], "verifying"),
+        (vec!["log", "export", &place("events"), "--data", data], "exporting"),
+        (vec!["log", "copy", "--from", data, "--to", &place("other")], "copying"),
+        (vec!["backup", &file, "--data", data], "bytes written:"),
+        (vec!["restore", &file, "--data", &copy], "records restored:"),
+        (vec!["replay", "--data", data], "folding"),
+        (vec!["replay", "--data", data, "--into", &place("again")], "writing"),
+        (vec!["snapshot", "create", "--data", data], "writing"),
+        (vec!["snapshot", "verify", "--data", data], "verifying"),
+        (vec!["diff", "1", "now", "--data", data], "folding"),
+        (vec!["executions", "list", "--data", data], "reading"),
+        (vec!["discover", "copy a file", "--data", data], "folding"),
+        (vec!["eval", "--prequential", data, "--out", &place("curves")], "records asked about and learnt:"),
+    ] {
+        let Some(shown) = on_a_terminal(&arguments) else { return };
+        assert!(shown.contains(sign), "{arguments:?} does not show {sign:?}: {shown:?}");
+    }
 }
 
 #[test]

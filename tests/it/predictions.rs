@@ -94,6 +94,13 @@ fn a_subscriber_hears_what_comes_next_after_the_start_and_after_each_step() {
         let p: f64 = prediction["ranked"].as_array().unwrap().iter().map(|ranked| ranked["p"].as_f64().unwrap()).sum();
         assert!(p > 0.5 && p <= 1.0 + 1e-9, "{prediction}");
         assert!(!prediction["ranked"][0]["reasons"].as_array().unwrap().is_empty(), "{prediction}");
+        let target = &prediction["target"];
+        let (next, path) = match *expected {
+            "fs:read" => (json!(["fs:read"]), Value::Null),
+            "fs:write" => (json!(["fs:write"]), json!(["fs:read", "fs:write", target["item"]])),
+            _ => (json!([]), json!(["fs:write", target["item"]])),
+        };
+        assert_eq!((&target["by"], &target["next"], &target["path"]), (&json!("memory"), &next, &path), "{prediction}");
         let recorded = eventually("the impression", || impressions(&server).remove(event["id"].as_str().unwrap()));
         assert_eq!(recorded["data"]["prediction"], prediction["prediction"]);
         for member in ["based_on_seq", "model", "threshold"] {

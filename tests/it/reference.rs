@@ -33,7 +33,8 @@ fn the_configuration_is_described_as_it_is() {
     let mut text = page("Configuration", "`config/pml.toml`");
     text.push_str("A file (`--config`, `PML_CONFIG`) and variables `PML__SECTION__KEY` override the defaults. `pml config default` prints this as a file.\n");
     let (mut comment, mut open) = (String::new(), false);
-    for line in pml::config::DEFAULTS.lines().skip(2) {
+    // The head of the file is about all keys.
+    for line in pml::config::DEFAULTS.lines().skip_while(|line| line.starts_with('#')) {
         if let Some(words) = line.strip_prefix("# ") {
             write!(comment, "{words} ").unwrap();
         } else if line.starts_with('[') {

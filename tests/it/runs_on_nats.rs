@@ -1,5 +1,7 @@
 //! Runs over NATS: the service answers where the servers run, and approving has a subject of its own.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::nats_serve::eventually_async;
@@ -15,7 +17,7 @@ async fn workflows_are_run_approved_and_shown_over_nats() {
     let Some(pml) = WithServers::serving(&arguments, &[("fake", &[])], &[]) else { return };
     let _waiting = Server::serving(&["--nats", &url, "--roles", "upstream,query"], &[]);
     tokio::task::block_in_place(|| pml.server("fake", &["ready"]));
-    let client = async_nats::connect(&url).await.unwrap();
+    let client = async_nats::ConnectOptions::new().request_timeout(Some(Duration::from_mins(1))).connect(&url).await.unwrap();
     let ask = async |request: &str, asked: Value| {
         let answer = client.request(format!("pml.default.run.{request}"), asked.to_string().into()).await.ok()?;
         Some(serde_json::from_slice::<Value>(&answer.payload).map_err(|_| format!("{:?}", answer.headers)))

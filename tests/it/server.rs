@@ -48,6 +48,11 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
     }
 }
 
+/// The environment variable of a setting such as `LIMITS__STEPS_MAX`; variables of object stores keep their names.
+pub(crate) fn server_variable(setting: &str) -> String {
+    if setting.starts_with("AWS_") { setting.to_owned() } else { format!("PML__{setting}") }
+}
+
 pub(crate) fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build().into()
 }
@@ -119,7 +124,7 @@ impl Server {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         // Tests count records, so nothing is trained unless a test asks for it.
         let quick = [("TRACE__SETTLE_MS", "20"), ("EXECUTION__REORDER_WAIT_MS", "200"), ("TRAINER__ENABLED", "false")];
-        let settings = quick.iter().chain(settings).map(|(name, value)| (format!("PML__{name}"), (*value).to_owned()));
+        let settings = quick.iter().chain(settings).map(|(name, value)| (server_variable(name), (*value).to_owned()));
         let settings: Vec<_> = settings.collect();
         let home = TempDir::new().unwrap();
         let process = spawn(program, home.path(), &arguments, &settings);

@@ -17,7 +17,7 @@ use crate::cli::{run, text};
 use crate::embedded::Embedded;
 use crate::log_contract::redb;
 use crate::run::{event, finished, step};
-use crate::server::{PATIENCE, Server, eventually};
+use crate::server::{PATIENCE, Server, eventually, pml};
 
 const VERBS: [(&str, [&str; 2]); 4] = [
     ("archive", ["fs:read", "zip:pack"]),
@@ -168,7 +168,12 @@ fn a_data_directory_is_trained_by_hand_and_a_recorded_run_can_be_repeated() {
     assert_eq!(digests(&recorded), digests(&runs(&dry)), "the same state and seed");
     assert_eq!(runs(&on_data(0, &["model", "list"])), recorded);
     let (version, seq) = (recorded[0]["version"].as_str().unwrap(), recorded[0]["seq"].to_string());
-    assert_eq!(on_data(0, &["model", "show", version])["digest"], recorded[0]["digest"]);
+    let shown = on_data(0, &["model", "show", version]);
+    assert_eq!((&shown["digest"], &shown["curve"]), (&recorded[0]["digest"], &recorded[0]["curve"]));
+    check_curves(&recorded);
+    let head = recorded.iter().find(|run| run["part"] == "head").unwrap()["version"].as_str().unwrap();
+    let table = pml().args(["model", "show", head, "--data", text(&data)]).output().unwrap();
+    assert!(String::from_utf8_lossy(&table.stdout).contains("held out"), "{table:?}");
     let compared = on_data(0, &["model", "diff", version, version]);
     assert!(compared["metrics"].as_array().unwrap().iter().all(|metric| metric["change"] == json!(0.0)), "{compared}");
     for name in [version, &seq] {
@@ -178,6 +183,19 @@ fn a_data_directory_is_trained_by_hand_and_a_recorded_run_can_be_repeated() {
     }
     let unknown = on_data(1, &["retrain", "--at", "1"]);
     assert!(unknown["error"].as_str().unwrap().contains("no such training run"), "{unknown}");
+}
+
+/// Every part but the ranker is recorded with its epochs: first with some runs held out, then on all of them.
+fn check_curves(runs: &[Value]) {
+    for run in runs {
+        let curve = run["curve"].as_array().unwrap();
+        assert_eq!(curve.is_empty(), run["part"] == "ranker", "{run}");
+        assert!(curve.len() <= 64 && curve.iter().all(|point| point["loss"].as_f64() >= Some(0.0)), "{run}");
+        let stages: Vec<&str> = curve.iter().map(|point| point["stage"].as_str().unwrap()).collect();
+        assert!(stages.is_sorted_by(|a, b| a == b || *a == "validation"), "{stages:?}");
+        let held_out = |point: &Value| point["validation"].is_f64() == (point["stage"] == "validation");
+        assert!(curve.iter().all(held_out), "{run}");
+    }
 }
 
 #[test]
@@ -272,7 +290,7 @@ fn a_person_may_promote_and_roll_back_what_is_kept_and_nothing_else() {
     let promote = |version: &str| post(&server, &format!("/v1/models/{version}/promote"), &json!({}));
     let refused = refused.event.version.to_string();
     let problems = [
-        ("nonsense", 400, "version: must be a part"),
+        ("nonsense", 404, "version: must be a part"),
         ("head-000000000000", 404, "no version 'head-000000000000' is known; `pml model list`"),
         (second.as_str(), 409, "serves already"),
         (refused.as_str(), 409, "the gate refused"),

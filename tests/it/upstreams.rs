@@ -216,6 +216,12 @@ fn servers_and_tools_are_added_switched_and_removed_while_pml_runs() {
         let tools = pml.pml.ask("/v1/tools")["tools"].as_array().unwrap().clone();
         tools.iter().filter(|tool| tool["server"] == "fake").all(|tool| tool["removed"] == true).then_some(())
     });
+    let settings = pml.file().with_file_name("settings-of-an-agent.json");
+    std::fs::write(&settings, json!({"theme": "dark", "mcpServers": {"fake": command}}).to_string()).unwrap();
+    let (code, imported) = pml.command(&["servers", "import", settings.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{imported}");
+    pml.server("fake", &["ready"]);
+    assert_eq!(pml.call("fake:echo", &json!({"text": "c"}))["result"], "c");
     let reload = agent().post(format!("{}/v1/servers/reload", pml.pml.url())).send_empty().unwrap();
     assert_eq!(reload.status(), 200);
     std::fs::write(pml.file(), "{ not json").unwrap();
@@ -230,6 +236,7 @@ fn a_misbehaving_server_harms_neither_pml_nor_the_others() {
         ("hang", &["--mode", "hang"]),
         ("crash", &["--mode", "crash"]),
         ("garbage", &["--mode", "garbage"]),
+        ("repeat", &["--mode", "repeat"]),
         ("flood", &["--mode", "flood"]),
         ("many", &["--mode", "many"]),
         ("huge", &["--mode", "huge_list"]),
@@ -247,6 +254,11 @@ fn a_misbehaving_server_harms_neither_pml_nor_the_others() {
     // Garbage between the answers is skipped.
     pml.server("garbage", &["ready"]);
     assert_eq!(pml.call("garbage:echo", &json!({"text": "a"}))["result"], "a");
+    // A second answer to a call is nobody's: the next call gets its own.
+    pml.server("repeat", &["ready"]);
+    for text in ["a", "b"] {
+        assert_eq!(pml.call("repeat:echo", &json!({ "text": text }))["result"], text);
+    }
     // Too many tools: the first ones are taken, and the rest is named.
     let many = pml.server("many", &["ready"]);
     assert_eq!(many["tools"].as_array().unwrap().len(), 1500);

@@ -20,6 +20,12 @@ async function visit(target, calls) {
   const { resources } = await client.listResources();
   const { resourceTemplates } = await client.listResourceTemplates();
   const catalogue = await client.readResource({ uri: "pml://catalogue" });
+  const skills = {};
+  for (const { uri, mimeType } of resources.filter((resource) => resource.uri.startsWith("skill://"))) {
+    const [read] = (await client.readResource({ uri })).contents;
+    skills[uri] = { listed_as: mimeType, mime_type: read.mimeType, text: read.text };
+  }
+  const unknown = await client.readResource({ uri: "skill://no-such-skill/SKILL.md" }).catch((error) => error.message);
   const answers = [];
   for (const [tool, args] of calls) {
     // The client checks structured content against the tool's output schema.
@@ -34,6 +40,8 @@ async function visit(target, calls) {
     resources: resources.map((resource) => resource.uri),
     templates: resourceTemplates.map((template) => template.uriTemplate),
     catalogue: catalogue.contents[0].text,
+    skills,
+    unknown_skill: unknown,
     answers,
   };
   await client.close();

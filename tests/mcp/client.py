@@ -18,12 +18,24 @@ def server(target):
     return StdioServerParameters(command=target["command"], args=target["args"], env=target.get("env"))
 
 
+async def unknown_skill(client):
+    try:
+        await client.read_resource("skill://no-such-skill/SKILL.md")
+    except Exception as error:
+        return str(error)
+
+
 async def visit(target, calls):
     async with Client(server(target), mode=target["mode"], read_timeout_seconds=60) as client:
         tools = await client.list_tools()
         resources = await client.list_resources()
         templates = await client.list_resource_templates()
         catalogue = await client.read_resource("pml://catalogue")
+        skills = {}
+        for resource in resources.resources:
+            if str(resource.uri).startswith("skill://"):
+                read = (await client.read_resource(resource.uri)).contents[0]
+                skills[str(resource.uri)] = {"listed_as": resource.mime_type, "mime_type": read.mime_type, "text": read.text}
         answers = []
         for name, arguments in calls:
             # The client checks structured content against the tool's output schema.
@@ -37,6 +49,8 @@ async def visit(target, calls):
             "resources": [str(resource.uri) for resource in resources.resources],
             "templates": [template.uri_template for template in templates.resource_templates],
             "catalogue": catalogue.contents[0].text,
+            "skills": skills,
+            "unknown_skill": await unknown_skill(client),
             "answers": answers,
         }
 

@@ -3,8 +3,8 @@
     mcp_server.py [--mode MODE] [--tools FILE]
 
 FILE holds the list of tools as JSON and is read again for each tools/list; without it, the tools below. Modes: good, hang (never
-answers), crash (ends at the first call), garbage (prints lines that are no JSON between its answers), flood (a call is answered with
-100 MB), many (a million tools, page by page), huge_list (one page with more tools than a message may hold).
+answers), crash (ends at the first call), garbage (prints lines that are no JSON between its answers), repeat (sends every answer twice),
+flood (a call is answered with 100 MB), many (a million tools, page by page), huge_list (one page with more tools than a message may hold).
 """
 
 import json
@@ -53,7 +53,7 @@ def send(message):
     with OUT:
         if MODE == "garbage":
             sys.stdout.write("this is no JSON\n{\"half\": \n")
-        sys.stdout.write(text + "\n")
+        sys.stdout.write((text + "\n") * (2 if MODE == "repeat" else 1))
         sys.stdout.flush()
 
 
