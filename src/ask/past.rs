@@ -1,7 +1,8 @@
 //! Questions about the past: answered from the state at a moment of the log, folded from the nearest state at or before it that is at
 //! hand: one that was asked for lately, or a snapshot.
 //!
-//! One thread does all of it, one question after the other, so that however many ask, the present loses at most one processor core.
+//! One thread does all of it, one question after the other and with a lower priority than other threads, so that however many ask, the
+//! present is not slowed down.
 //! A question whose asker has gone is dropped, also in the middle of a fold.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -25,6 +26,9 @@ const WAITING_MAX: usize = 16;
 const STATES_KEPT: usize = 3;
 /// Records read and folded at once.
 const BATCH_RECORDS: usize = 1_024;
+/// The niceness of the thread: beside a busy thread of the present it gets about a tenth of a core. At 19 it would get a hundredth, and
+/// nobody would wait for its answers on a busy machine.
+const NICENESS: i32 = 10;
 
 /// Why a question about the past was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +122,14 @@ impl Past {
             kept: Vec::new(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        std::thread::Builder::new().name("pml-past".to_owned()).spawn(move || runtime.block_on(folder.run(waiting)))?;
+        let answer_all = move || {
+            // Only Linux gives each thread a niceness of its own; elsewhere this would be that of the process.
+            if cfg!(target_os = "linux") && let Err(error) = rustix::process::nice(NICENESS) {
+                tracing::debug!(%error, "the thread for questions about the past keeps its priority");
+            }
+            runtime.block_on(folder.run(waiting));
+        };
+        std::thread::Builder::new().name("pml-past".to_owned()).spawn(answer_all)?;
         Ok(Self { jobs })
     }
 
