@@ -124,7 +124,9 @@ impl Past {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer_all = move || {
             // Only Linux gives each thread a niceness of its own; elsewhere this would be that of the process.
-            if cfg!(target_os = "linux") && let Err(error) = rustix::process::nice(NICENESS) {
+            if cfg!(target_os = "linux")
+                && let Err(error) = rustix::process::nice(NICENESS)
+            {
                 tracing::debug!(%error, "the thread for questions about the past keeps its priority");
             }
             runtime.block_on(folder.run(waiting));
