@@ -50,6 +50,12 @@ fn a_nats_server_that_is_away_is_one_sentence_and_exit_code_4() {
     }
 }
 
+/// An answer without the position that it is based on: between two questions the vectors of texts may be recorded.
+fn without_position(mut answer: Value) -> Value {
+    answer.as_object_mut().unwrap().remove("based_on_seq").unwrap();
+    answer
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn related_traces_executions_and_quality_are_asked_over_nats_as_over_http() {
     let nats = NatsServer::start();
@@ -81,11 +87,12 @@ async fn related_traces_executions_and_quality_are_asked_over_nats_as_over_http(
     ] {
         let answer = server.ask(&format!("/v1/executions{query}"));
         assert!(!answer["executions"].as_array().unwrap().is_empty(), "{answer}");
-        assert_eq!(ask("executions", asked).await.unwrap(), answer);
+        assert_eq!(without_position(ask("executions", asked).await.unwrap()), without_position(answer));
     }
     let refused = ask("executions", json!({"outcome": "bad"})).await.unwrap_err();
     assert!(refused.contains("400") && refused.contains("outcome: 'bad' is not open"), "{refused}");
-    assert_eq!(ask("quality", json!({"over": "day"})).await.unwrap(), server.ask("/v1/quality?over=day"));
+    let over_nats = ask("quality", json!({"over": "day"})).await.unwrap();
+    assert_eq!(without_position(over_nats), without_position(server.ask("/v1/quality?over=day")));
     assert!(ask("quality", json!({"over": "week"})).await.unwrap_err().contains("'week' is not hour, day or all"));
     let related = crate::server::eventually("the measures", || {
         let answer = server.get("/v1/related?tool=fs:read");

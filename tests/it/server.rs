@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// How long anything that a healthy server does may take on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// The longest pause between two questions about the same.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// The program, away from whatever configuration the surroundings hold.
 pub(crate) fn pml() -> Command {
@@ -35,16 +37,18 @@ pub(crate) fn careless() -> Command {
     command
 }
 
-/// Asks again until there is an answer.
+/// Asks again until there is an answer, ever less often: a question costs a server time that others on the machine need.
 #[expect(clippy::disallowed_methods, reason = "another process is waited for, and its clock is the wall's")]
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
+    let mut pause = Duration::from_millis(2);
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
         assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(PAUSE_MAX);
     }
 }
 
