@@ -38,7 +38,9 @@ use reorder::Reorder;
 
 /// Groups appended at the same time and not yet acknowledged. Those that wait for the log's writer share its next commit.
 const GROUPS_UNDER_WAY_MAX: usize = 32;
-/// While a group is under way, the next one starts only with this many events, so that its overhead is small.
+/// Groups of any size: one is written, the next one waits for the log's writer and is in its next commit. Further ones start only with
+/// [`NEXT_GROUP_EVENTS_MIN`] events, so that their overhead is small.
+const GROUPS_OF_ANY_SIZE: usize = 2;
 const NEXT_GROUP_EVENTS_MIN: usize = 64;
 /// Share of `open_executions_max` that finished executions may take before bursts no longer pause the actors that close them.
 const FINISHED_NO_PAUSE_PERCENT: usize = 50;
@@ -229,7 +231,7 @@ impl Handler<End> for Execution {
 impl Execution {
     /// Starts the next group unless enough are under way: decides and writes it; [`answer_settled`](Self::answer_settled) does the rest.
     fn start_next_group(&mut self, context: &mut Context<Self>) {
-        let large_enough = self.groups_under_way == 0 || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
+        let large_enough = self.groups_under_way < GROUPS_OF_ANY_SIZE || self.queue.len() >= NEXT_GROUP_EVENTS_MIN;
         if self.groups_under_way == GROUPS_UNDER_WAY_MAX || !large_enough {
             return;
         }

@@ -8,15 +8,17 @@
 //! processes with this role record it once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::follow::follow;
 use super::{ActorFailure, Records};
 use crate::ask::{Asker, StreamPredictor, StreamedPrediction};
 use crate::bus::SharedBus;
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::config::{self, Serve};
 use crate::core::event::{NewRecord, Record};
 use crate::core::id::ExecutionId;
@@ -39,6 +41,8 @@ const PREDICTIONS_AT_ONCE_MAX: usize = 64;
 const HAPPENED_MS_MAX: u64 = 3_600_000;
 /// Impressions that wait to be appended; more are dropped.
 const IMPRESSIONS_MAX: usize = 8_192;
+/// Longest time between two appends of impressions: each is a commit that the next steps wait for.
+const IMPRESSIONS_EVERY_MAX: Duration = Duration::from_millis(100);
 
 /// What the actor is built from.
 #[derive(Clone)]
@@ -51,6 +55,8 @@ pub(crate) struct PredictionParts {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: config::Prediction,
+    /// How long after its last record an execution is closed. An impression that is recorded later is not scored.
+    pub(crate) settle: Duration,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -62,7 +68,7 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let live = Live::new(&view.executions, parts.settings.waiting_max);
         let predictor = Some(StreamPredictor::new(parts.asker.clone()));
-        Prediction { live, predictor, impressions: Vec::new(), appending: false, parts }
+        Prediction { live, predictor, impressions: Vec::new(), appending: false, last_append: None, parts }
     });
     follow(log, view.applied(), BATCH_RECORDS_MAX, actor, None, stop).await
 }
@@ -73,7 +79,9 @@ struct Prediction {
     predictor: Option<StreamPredictor>,
     /// Impressions that wait to be appended.
     impressions: Vec<Arc<NewRecord>>,
+    /// Whether an append is under way or due soon.
     appending: bool,
+    last_append: Option<Instant>,
     parts: PredictionParts,
 }
 
@@ -139,7 +147,7 @@ impl Prediction {
         }));
     }
 
-    /// Queues impressions and appends what is queued, unless an append is under way.
+    /// Queues impressions. What is queued is appended at once, or some time after the last append began.
     fn append_impressions(&mut self, impressions: Vec<Arc<NewRecord>>, context: &mut Context<Self>) {
         let room = IMPRESSIONS_MAX - self.impressions.len();
         self.parts.metrics.impressions_dropped.inc_by(impressions.len().saturating_sub(room) as u64);
@@ -148,6 +156,17 @@ impl Prediction {
             return;
         }
         self.appending = true;
+        let every = IMPRESSIONS_EVERY_MAX.min(self.parts.settle / 2);
+        let wait = self.last_append.map_or(Duration::ZERO, |last| every.saturating_sub(last.elapsed()));
+        if wait.is_zero() {
+            self.append_queued(context);
+        } else {
+            context.run_later(wait, Self::append_queued);
+        }
+    }
+
+    fn append_queued(&mut self, context: &mut Context<Self>) {
+        self.last_append = Some(monotonic());
         let (log, facts) = (Arc::clone(&self.parts.log), std::mem::take(&mut self.impressions));
         let appending = async move { append_patiently(&log, facts).await };
         context.spawn(appending.into_actor(self).map(|outcome, actor, context| {

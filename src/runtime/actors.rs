@@ -1,6 +1,7 @@
 //! The start of each actor: its parts, its thread and its supervision.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Runtime;
 use crate::actors::embedding::{self, EmbeddingParts};
@@ -139,6 +140,7 @@ impl Runtime {
             clock: self.clock.clone(),
             metrics: Arc::clone(&self.metrics),
             settings: config.prediction.clone(),
+            settle: Duration::from_millis(config.trace.settle_ms),
             stop: self.stop.subscribe(),
         };
         self.supervise("prediction", Thread::Prediction, move || prediction::run(parts.clone()));
