@@ -60,6 +60,15 @@ impl Tool {
         self.registration.as_ref().map(|registration| searchable_text(&registration.name, &registration.description))
     }
 
+    /// Whether the text it is found by is the same as that of `earlier`, for sure: it is as offered, by the same registration.
+    pub fn has_text_of(&self, earlier: &Self) -> bool {
+        let same = match (&self.registration, &earlier.registration) {
+            (Some(registration), Some(earlier)) => Arc::ptr_eq(registration, earlier),
+            (registration, earlier) => registration.is_none() && earlier.is_none(),
+        };
+        same && self.is_offered() == earlier.is_offered()
+    }
+
     /// Whether it may be found, predicted and called: neither removed nor in quarantine.
     pub fn is_offered(&self) -> bool {
         !self.removed && self.listed.is_none()

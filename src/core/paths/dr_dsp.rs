@@ -20,7 +20,7 @@ use pairs::{PairEntry, PairRows};
 use tree::{DistanceTree, PairChange, Pairs};
 
 /// Sources whose distances are kept up to date, at most. Each costs 8 bytes per node, and time at every change.
-pub const PINNED_MAX: usize = 16;
+pub const PINNED_MAX: usize = 256;
 
 /// A chain of hyperedges from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,10 +240,11 @@ mod tests {
     #[test]
     fn pins_are_bounded() {
         let mut graph = DrDsp::default();
-        let pinned = (0..100).filter(|number| graph.pin(node(*number))).count();
+        let last = u32::try_from(PINNED_MAX).unwrap();
+        let pinned = (0..=last).filter(|number| graph.pin(node(*number))).count();
         assert_eq!((pinned, graph.pinned().count()), (PINNED_MAX, PINNED_MAX));
         graph.unpin(node(0));
-        assert!(graph.pin(node(99)));
+        assert!(graph.pin(node(last)));
     }
 
     /// Distances from one node by relaxing every hyperedge until nothing changes (Bellman-Ford).

@@ -26,9 +26,12 @@ use crate::graph::{Node, NodeKind};
 use crate::id::Seq;
 use crate::state::State;
 
-/// Changed hyperedges up to which kept distances follow an update. With more of them, computing distances again when they are asked
-/// for takes less than following every change from every pinned call.
-const FOLLOWED_MAX: usize = 64;
+/// Changed hyperedges times pinned calls up to which kept distances follow an update. With more, computing distances again when they are
+/// asked for takes less than following every change from every pinned call.
+const FOLLOWED_MAX: usize = 1_024;
+/// Kept distances of all pinned calls together, of 8 bytes each, unless fewer than [`PINNED_MIN`] calls would be pinned.
+const DISTANCES_MAX: usize = 1 << 21;
+const PINNED_MIN: usize = 4;
 
 /// The hyperedges of one state, and which capabilities call which node.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +69,7 @@ impl PathIndex {
         for tool in toggled(state, &before) {
             self.touch_tool(tool, &mut touched);
         }
-        if touched.len() > FOLLOWED_MAX {
+        if touched.len() * self.pinned.len() > FOLLOWED_MAX {
             self.unpin_all();
         }
         for origin in touched {
@@ -133,7 +136,7 @@ impl PathIndex {
     /// room for a new one.
     pub fn path_from_live(&mut self, source: Node, target: Node) -> Option<Hyperpath> {
         self.pinned.retain(|known| *known != source);
-        if self.pinned.len() >= PINNED_MAX {
+        while self.pinned.len() >= pinned_max(self.state.tools.len().max(self.state.capabilities.len())) {
             self.shortest.unpin(self.pinned.remove(0));
         }
         self.pinned.push(source);
@@ -233,6 +236,11 @@ pub(super) fn is_removed(state: &State, node: Node) -> bool {
     }
 }
 
+/// How many calls may be pinned where there are this many tools, or capabilities if those are more. Nodes of both are numbered in turn.
+fn pinned_max(items: usize) -> usize {
+    (DISTANCES_MAX / (2 * items).max(1)).clamp(PINNED_MIN, PINNED_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -300,26 +308,39 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_kept_for_the_calls_asked_about_last_and_dropped_by_a_large_change() {
+    fn distances_are_kept_for_the_calls_asked_about_last() {
         let chain: Vec<String> = (0..=u32::try_from(PINNED_MAX).unwrap()).map(|at| format!("s:t{at}")).collect();
-        let mut history = History::new(&format!("run ok all: {}", chain.join(", ")));
+        let history = History::new(&format!("run ok all: {}", chain.join(", ")));
         let mut index = PathIndex::from_state(&history.state);
         let nodes: Vec<Node> = chain.iter().map(|name| history.node(name)).collect();
-        let last = nodes[PINNED_MAX];
         for source in &nodes {
-            assert!(index.path_from_live(*source, last).is_some());
+            assert!(index.path_from_live(*source, nodes[PINNED_MAX]).is_some());
         }
-        index.path_from_live(nodes[1], last);
         let kept: Vec<Node> = index.hyperedges().pinned().collect();
         assert!(kept.len() == PINNED_MAX && !kept.contains(&nodes[0]), "the call asked about longest ago made room");
-        history.line("run ok some: s:t3, s:t4");
+    }
+
+    #[test]
+    fn fewer_calls_are_pinned_where_each_takes_more_memory() {
+        for (items, expected) in [(0, PINNED_MAX), (260, PINNED_MAX), (10_000, 104), (100_000, 10), (262_144, PINNED_MIN)] {
+            assert_eq!(pinned_max(items), expected, "{items}");
+        }
+    }
+
+    #[test]
+    fn kept_distances_follow_a_small_change_and_are_dropped_by_a_large_one() {
+        let mut history = History::new("run ok all: s:t0, s:t1, s:t2, s:t3");
+        let mut index = PathIndex::from_state(&history.state);
+        let (first, last) = (history.node("s:t0"), history.node("s:t3"));
+        assert!(index.path_from_live(first, last).is_some());
+        history.line("run ok some: s:t1, s:t3");
         index.update(&history.state);
-        assert_eq!(index.hyperedges().pinned().count(), PINNED_MAX, "a small change is followed");
+        assert_eq!(index.hyperedges().pinned().count(), 1, "a small change is followed");
         let many: Vec<String> = (0..=FOLLOWED_MAX).map(|at| format!("s:new{at}")).collect();
         history.line(&format!("run ok many: {}", many.join(", ")));
         index.update(&history.state);
         assert_eq!(index.hyperedges().pinned().count(), 0, "a large change is not");
-        assert_eq!(index.path_from_live(nodes[1], last), PathIndex::from_state(&history.state).path(nodes[1], last));
+        assert_eq!(index.path_from_live(first, last), PathIndex::from_state(&history.state).path(first, last));
     }
 
     #[test]

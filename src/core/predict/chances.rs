@@ -108,11 +108,13 @@ impl<'a> Chances<'a> {
             nearest: Followers::default(),
             remaining: Followers::default(),
         };
-        chances.add_remaining(evidence);
+        let here: BTreeSet<Node> = context.iter().copied().flatten().collect();
+        let here: Vec<Node> = here.into_iter().collect();
+        chances.add_remaining(evidence, &here);
         if let Some(last) = symbols.last().copied().flatten() {
             let before = symbols.len().checked_sub(2).and_then(|at| symbols[at]);
             chances.count_followers(before, last);
-            chances.add_near_followers(evidence, last);
+            chances.add_near_followers(evidence, last, &here);
         }
         chances
     }
@@ -137,20 +139,21 @@ impl<'a> Chances<'a> {
         }
     }
 
-    fn add_near_followers(&mut self, evidence: &Evidence, last: Symbol) {
-        let here: BTreeSet<Node> = self.context.iter().copied().flatten().collect();
+    fn add_near_followers(&mut self, evidence: &Evidence, last: Symbol, here: &[Node]) {
+        let (mut followed, mut until) = (Vec::new(), Vec::new());
         for past in &evidence.near {
             for sequence in &past.entry.sequences {
-                let followed = followers_in(sequence, last, &here);
+                followed.clear();
+                add_followers_in(&mut followed, &mut until, sequence, last, here);
                 let best = followed.iter().map(|(_, similarity)| *similarity).fold(0.0, f64::max);
                 let sum: f64 = followed.iter().map(|(_, similarity)| similarity).sum();
                 if best <= 0.0 {
                     continue;
                 }
                 let times = f64::from(sequence.times.min(RUNS_COUNTED)) * best / sum;
-                for (symbol, similarity) in followed {
-                    self.near.add(symbol, past.weight_smooth * times * similarity);
-                    self.nearest.add(symbol, past.weight_sharp * times * similarity);
+                for (symbol, similarity) in &followed {
+                    self.near.add(*symbol, past.weight_smooth * times * similarity);
+                    self.nearest.add(*symbol, past.weight_sharp * times * similarity);
                 }
             }
         }
@@ -158,8 +161,7 @@ impl<'a> Chances<'a> {
 
     /// Adds, for every near past run, its first call that this run has not made, or its end. A run counts more the more of the calls
     /// so far it made too.
-    fn add_remaining(&mut self, evidence: &Evidence) {
-        let here: BTreeSet<Node> = self.context.iter().copied().flatten().collect();
+    fn add_remaining(&mut self, evidence: &Evidence, here: &[Node]) {
         for past in &evidence.near {
             for sequence in &past.entry.sequences {
                 let open = sequence.calls.iter().find(|call| !here.contains(call));
@@ -223,25 +225,31 @@ fn count(value: u64) -> f64 {
     value as f64
 }
 
-/// The followers of `last` in `sequence`, each with the similarity of the calls until there to those in `here`: squared Jaccard
-/// index.
-fn followers_in(sequence: &CallSequence, last: Symbol, here: &BTreeSet<Node>) -> Vec<(Symbol, f64)> {
-    let mut followed = Vec::new();
+/// Adds to `followed` the followers of `last` in `sequence`, each with the similarity of the calls until there to those in `here`: squared
+/// Jaccard index. `until` is a buffer.
+fn add_followers_in(
+    followed: &mut Vec<(Symbol, f64)>,
+    until: &mut Vec<Node>,
+    sequence: &CallSequence,
+    last: Symbol,
+    here: &[Node],
+) {
     if last != Symbol::START && !sequence.calls.iter().any(|call| Symbol::call(*call) == last) {
-        return followed;
+        return;
     }
-    let symbols = sequence.symbols();
-    let (mut until, mut common): (Vec<Node>, u64) = (Vec::with_capacity(sequence.calls.len()), 0);
-    for pair in symbols.windows(2) {
-        if let Some(call) = pair[0].node().filter(|call| !until.contains(call)) {
+    until.clear();
+    let (mut before, mut common) = (Symbol::START, 0);
+    let symbols = sequence.calls.iter().map(|call| Symbol::call(*call)).chain(sequence.ended.then_some(Symbol::END));
+    for symbol in symbols {
+        if let Some(call) = before.node().filter(|call| !until.contains(call)) {
             until.push(call);
             common += u64::from(here.contains(&call));
         }
-        if pair[0] == last {
+        if before == last {
             let all = (until.len() + here.len()) as u64 - common;
             let similarity = if all > 0 { count(common) / count(all) } else { 1.0 };
-            followed.push((pair[1], similarity * similarity));
+            followed.push((symbol, similarity * similarity));
         }
+        before = symbol;
     }
-    followed
 }

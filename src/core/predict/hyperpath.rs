@@ -45,7 +45,8 @@ pub(super) fn likeliest_aims(
 }
 
 /// The likeliest target of a live execution after `calls`, and the nodes of the shortest hyperpath to it from the last of them: none
-/// before the first call, or if no hyperpath leads there. `paths` must be the index of `state`; it keeps the distances from that call.
+/// before the first call, or if no hyperpath leads there. `paths` must be the index of `state` or of a later one; it keeps the distances
+/// from that call.
 pub fn way_to_target(
     state: &State,
     evidence: &Evidence,

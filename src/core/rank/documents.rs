@@ -40,8 +40,8 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Brings everything up to `state`. O(items), and O(words) for items whose text changed.
-    pub(super) fn update(&mut self, state: &State, dim: usize, model_changed: bool) {
+    /// Brings everything from the state `before` up to `state`. O(items), and O(words) for items whose text changed.
+    pub(super) fn update(&mut self, before: &State, state: &State, dim: usize, model_changed: bool) {
         if model_changed {
             self.vectors = PackedRows::new(dim);
             for text in &mut self.texts {
@@ -61,16 +61,16 @@ impl Documents {
             let slot = self.add(Node::capability(position));
             self.capabilities.push(slot);
         }
-        for position in 0..self.tools.len() {
-            let tool = state.tools.at(u32::try_from(position).expect("as above"));
-            self.set_text(self.tools[position], Some(tool).filter(|tool| tool.is_offered()).and_then(Tool::text));
+        let known_tools = before.tools.rows().map(Some).chain(std::iter::repeat(None));
+        for ((tool, known), slot) in state.tools.rows().zip(known_tools).zip(self.tools.clone()) {
+            if known.is_none_or(|known| !tool.has_text_of(known)) {
+                self.set_text(slot, Some(tool).filter(|tool| tool.is_offered()).and_then(Tool::text));
+            }
         }
-        for position in 0..self.capabilities.len() {
-            let capability = state.capabilities.at(u32::try_from(position).expect("as above"));
-            self.set_text(
-                self.capabilities[position],
-                Some(capability).filter(|found| found.is_offered()).and_then(Capability::text),
-            );
+        for position in state.capabilities.changed(&before.capabilities) {
+            let capability = state.capabilities.at(position);
+            let text = Some(capability).filter(|found| found.is_offered()).and_then(Capability::text);
+            self.set_text(self.capabilities[position as usize], text);
         }
         let merged = |(position, capability): (u32, &Capability)| {
             capability.decided.merged_into.and_then(|_| Some((position, state.capabilities.offered(position)?)))
@@ -175,4 +175,46 @@ fn usable_rate(state: &State, node: Node) -> Option<f64> {
         NodeKind::Capability(position) => state.capabilities.at(position).is_offered(),
     };
     usable.then(|| reliability::success_rate(state, node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::given::History;
+
+    #[test]
+    fn documents_kept_up_to_date_are_those_made_at_once() {
+        let lines = [
+            "tool fs:read path",
+            "run ok back up: fs:read, zip:pack < fs:read",
+            "tool zip:pack path",
+            "tool fs:read path depth?",
+            "run ok back up now: db:dump, zip:pack < db:dump",
+            "remove zip:pack",
+            "retire 0",
+            "tool zip:pack path",
+            "restore 0",
+            "merge 0 1",
+            "declare backup: fs:read, zip:pack < fs:read",
+            "split 0",
+        ];
+        let (mut history, mut before, mut kept) = (History::default(), State::default(), Documents::default());
+        for line in lines {
+            history.line(line);
+            kept.update(&before, &history.state, 0, false);
+            before = history.state.clone();
+            let mut made = Documents::default();
+            made.update(&State::default(), &history.state, 0, false);
+            // Slots are numbered in the order in which the items became known to the index.
+            let by_node = |documents: &Documents| -> BTreeMap<Node, Option<Arc<str>>> {
+                let texts = documents.texts.iter().map(|text| text.as_ref().map(|text| Arc::clone(&text.content)));
+                documents.nodes.iter().copied().zip(texts).collect()
+            };
+            assert_eq!(by_node(&kept), by_node(&made), "{line}");
+            let scores = |documents: &Documents, text: &str| -> BTreeMap<Node, f32> {
+                documents.nodes.iter().copied().zip(documents.words(text)).collect()
+            };
+            assert_eq!(scores(&kept, "read and pack a path"), scores(&made, "read and pack a path"), "{line}");
+        }
+    }
 }

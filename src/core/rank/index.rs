@@ -48,7 +48,7 @@ impl Index {
         let model_changed = next.model.as_ref() != state.vectors.model();
         next.model = state.vectors.model().cloned();
         let dim = state.vectors.dim();
-        next.documents.update(&state, dim, model_changed);
+        next.documents.update(&self.state, &state, dim, model_changed);
         next.intents.update(&state, dim, model_changed);
         next.uses = Arc::new(uses(&state));
         next.popularity = Arc::new(next.popularity_without(&[]));
