@@ -33,6 +33,7 @@ use crate::core::rank::search::search_tools;
 use crate::core::rank::{Clause, Index, Question};
 use crate::core::state::State;
 use crate::core::text::clauses;
+use crate::core::vectors::{TextHash, Vectors};
 use crate::embed::{self, EmbedError, Embedder, SharedEmbedder};
 use crate::views::{Latest, Views};
 use score::UntrainedTargets;
@@ -161,7 +162,7 @@ impl Asker {
             return Err(AskError::invalid("intent", "is blank; say what is to be done"));
         }
         let index = self.indexed.current();
-        let question = self.question(index.model(), intent)?;
+        let question = self.question(&index.state().vectors, intent)?;
         work(self, &index, question)
     }
 
@@ -175,12 +176,13 @@ impl Asker {
         Ok(intent.to_owned())
     }
 
-    /// Embeds an intent with `model`, the one whose vectors are served.
-    fn question(&self, model: Option<&Arc<str>>, intent: String) -> Result<Question, AskError> {
+    /// A question with the vectors of the model that is served; those that `vectors` has are not computed again.
+    fn question(&self, vectors: &Vectors, intent: String) -> Result<Question, AskError> {
+        let model = vectors.model();
         let serves = |embedder: &&SharedEmbedder| model.is_some_and(|model| **model == *embedder.model().as_str());
         // Without an embedder of that model, words and popularity still answer.
         let embedder = self.embedders.iter().find(serves);
-        Ok(question(embedder.map(|embedder| &**embedder), intent)?)
+        Ok(question_with(embedder.map(|embedder| &**embedder), vectors, intent)?)
     }
 }
 
@@ -206,16 +208,30 @@ pub fn embed_lacking(state: &mut State, embedder: &dyn Embedder, batch_texts_max
 
 /// Builds a question: an intent with its clauses and, if there is an embedder, their vectors.
 pub fn question(embedder: Option<&dyn Embedder>, intent: String) -> Result<Question, EmbedError> {
+    question_with(embedder, &Vectors::default(), intent)
+}
+
+/// The same; vectors that `known` has, of the same model, are not computed.
+fn question_with(embedder: Option<&dyn Embedder>, known: &Vectors, intent: String) -> Result<Question, EmbedError> {
     let parts: Vec<String> = clauses(&intent).into_iter().map(str::to_owned).collect();
     let texts: Vec<&str> = std::iter::once(intent.as_str()).chain(parts.iter().map(String::as_str)).collect();
-    let mut vectors = match embedder {
-        Some(embedder) => embedder.embed(&texts)?.into_iter().map(non_zero).collect(),
-        None => vec![None; texts.len()],
-    }
-    .into_iter();
+    let vectors = embedder.map(|embedder| embed_unknown(embedder, known, &texts)).transpose()?;
+    let mut vectors = vectors.unwrap_or_else(|| vec![None; texts.len()]).into_iter();
     let vector = vectors.next().flatten();
     let clauses = parts.into_iter().zip(vectors).map(|(text, vector)| Clause { text, vector }).collect();
     Ok(Question { intent, vector, clauses })
+}
+
+/// The vectors of texts: those that `known` has, and computed ones; `None` for a text that the model knows nothing about.
+fn embed_unknown(embedder: &dyn Embedder, known: &Vectors, texts: &[&str]) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
+    let find = |text: &&str| known.get(TextHash::compute(text)).map(|vector| vector.to_vec());
+    let mut vectors: Vec<Option<Vec<f32>>> = texts.iter().map(find).collect();
+    let unknown: Vec<&str> = texts.iter().zip(&vectors).filter(|(_, vector)| vector.is_none()).map(|(text, _)| *text).collect();
+    if !unknown.is_empty() {
+        let computed = embedder.embed(&unknown)?;
+        vectors.iter_mut().filter(|vector| vector.is_none()).zip(computed).for_each(|(vector, new)| *vector = Some(new));
+    }
+    Ok(vectors.into_iter().map(|vector| vector.and_then(non_zero)).collect())
 }
 
 /// Drops a vector of zeros, which a model gives a text it knows nothing about.

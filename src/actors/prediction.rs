@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::follow::follow;
@@ -113,28 +114,21 @@ impl Prediction {
         }
         let Some(mut predictor) = self.predictor.take() else { return };
         let (contexts, ranked_max) = (self.live.next_contexts(PREDICTIONS_AT_ONCE_MAX), self.parts.settings.ranked_max);
-        let (predicted, mut ready) = mpsc::unbounded_channel();
+        let (bus, subjects, runtime) = (Arc::clone(&self.parts.bus), self.parts.subjects.clone(), Handle::current());
         let predict = move || {
-            // A receiver that is gone wants no more: the actor was stopped.
-            predictor.predict_all(&contexts, ranked_max, |outcome| drop(predicted.send(outcome)));
-            predictor
-        };
-        let (bus, subjects) = (Arc::clone(&self.parts.bus), self.parts.subjects.clone());
-        let serving = async move {
-            let computing = tokio::task::spawn_blocking(predict);
             let mut impressions = Vec::new();
-            while let Some(outcome) = ready.recv().await {
-                match outcome {
-                    Ok(prediction) => {
-                        publish(&bus, &subjects, &prediction).await;
-                        impressions.push(Arc::new(prediction.impression));
-                    }
-                    Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
+            predictor.predict_all(&contexts, ranked_max, |outcome| match outcome {
+                Ok(prediction) => {
+                    // From here, since the way back to the actor would take longer than publishing.
+                    runtime.block_on(publish(&bus, &subjects, &prediction));
+                    impressions.push(Arc::new(prediction.impression));
                 }
-            }
-            Ok::<_, tokio::task::JoinError>((computing.await?, impressions))
+                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
+            });
+            (predictor, impressions)
         };
-        context.spawn(serving.into_actor(self).map(|outcome, actor, context| {
+        let predicting = tokio::task::spawn_blocking(predict);
+        context.spawn(predicting.into_actor(self).map(|outcome, actor, context| {
             let Ok((predictor, impressions)) = outcome else {
                 // The computation panicked. `follow` finds the actor stopped, and the supervisor rebuilds it.
                 context.stop();

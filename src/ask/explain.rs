@@ -125,7 +125,7 @@ impl Asker {
             Some(prediction) => question_of_impression(&state, prediction)?,
             None => self.question_of_request(&state, request)?,
         };
-        let question = self.question(state.vectors.model(), explained.intent.clone())?;
+        let question = self.question(&state.vectors, explained.intent.clone())?;
         let evidence = Evidence::for_question(&state, &question);
         let query =
             PredictionQuery { context: &explained.context, k: RANKED, mode: explained.mode.into(), seed: explained.seed };

@@ -70,7 +70,7 @@ impl Asker {
         let limit = checked_limit(request.limit, LIMIT, LIMIT_MAX)?;
         let state = self.views.current();
         let context = context_callees(&state, "context", &request.context)?;
-        let question = self.question(state.vectors.model(), self.checked_intent(&request.intent)?)?;
+        let question = self.question(&state.vectors, self.checked_intent(&request.intent)?)?;
         // Everything is ranked, then filtered: what is left out keeps its share of the probability.
         let query =
             PredictionQuery { context: &context, k: usize::MAX, mode: request.mode.into(), seed: seed(&state, &request) };

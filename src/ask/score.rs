@@ -188,7 +188,7 @@ impl Asker {
         }
         let state = self.views.current();
         let path = named_callees(&state, "path", &request.path)?;
-        let question = self.question(state.vectors.model(), intent)?;
+        let question = self.question(&state.vectors, intent)?;
         let trained = state.predictor.parts.targets(&state).cloned();
         let targets = trained.or_else(|| self.untrained.of(&state));
         let found = targets.zip(question.vector).filter(|(targets, vector)| targets.dim() == vector.len());

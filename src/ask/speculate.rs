@@ -56,7 +56,7 @@ impl Asker {
         }
         let state = self.views.current();
         let context = context_callees(&state, "context", &request.context)?;
-        let question = self.question(state.vectors.model(), self.checked_intent(&request.intent)?)?;
+        let question = self.question(&state.vectors, self.checked_intent(&request.intent)?)?;
         let asked = PredictRequest {
             intent: request.intent,
             context: request.context,

@@ -26,18 +26,18 @@ use crate::core::state::State;
 const SOURCE: &str = "pml/prediction";
 /// Reasons for each outcome in a message; `explain` gives all.
 const REASONS_MAX: usize = 3;
-/// Intents whose vectors are cached: an execution has one intent for all its steps.
-const QUESTIONS_MAX: usize = 1_024;
-/// How long a view is held while newer ones appear, at least and at most. Predictions of one view share the evidence of their intents and
-/// the paths; under load every step makes a new view.
+/// Intents whose vectors are kept: an execution has one intent for all its steps.
+const INTENTS_MAX: usize = 4_096;
+/// How long a view is held while newer ones appear, at least and at most. Predictions of one view share the paths, and under load every
+/// step makes a new view. What was computed for an intent is used as long again.
 const VIEW_HELD_MIN: Duration = Duration::from_millis(50);
 const VIEW_HELD_MAX: Duration = Duration::from_millis(500);
 /// A view is held longer while predicting takes more than one part in this many of the time.
-const IDLE_SHARE: u32 = 4;
-/// Tools in the cached evidence of all intents together; the evidence of an intent takes some bytes per tool.
+const IDLE_SHARE: u32 = 16;
+/// Tools in the kept evidence of all intents together; the evidence of an intent takes some bytes per tool.
 const EVIDENCE_TOOLS_MAX: usize = 1 << 20;
 
-/// `StreamPredictor` predicts for one live context after the other and caches vectors and evidence by intent.
+/// `StreamPredictor` predicts for one live context after the other and keeps vectors and evidence by intent.
 pub struct StreamPredictor {
     asker: Asker,
     state: Arc<State>,
@@ -46,8 +46,21 @@ pub struct StreamPredictor {
     spent: Duration,
     /// The path index of `state`, with the distances from the current calls of live executions.
     paths: PathIndex,
-    questions: BTreeMap<String, Question>,
-    evidence: BTreeMap<String, Evidence>,
+    intents: BTreeMap<String, LiveIntent>,
+}
+
+/// The intent of a live execution.
+struct LiveIntent {
+    question: Question,
+    /// `None` after a while: the next prediction is made from a newer view.
+    basis: Option<Arc<Basis>>,
+}
+
+/// What predictions for an intent are made from.
+struct Basis {
+    state: Arc<State>,
+    evidence: Evidence,
+    computed: Instant,
 }
 
 /// A prediction for a live execution.
@@ -99,13 +112,12 @@ impl StreamPredictor {
             taken_over: None,
             spent: Duration::ZERO,
             paths: PathIndex::default(),
-            questions: BTreeMap::new(),
-            evidence: BTreeMap::new(),
+            intents: BTreeMap::new(),
         }
     }
 
-    /// Predicts for each context, with at most `ranked_max` outcomes, from the newest view or one that was until [`VIEW_HELD_MAX`] ago, and
-    /// hands over each prediction as soon as it is made.
+    /// Predicts for each context, with at most `ranked_max` outcomes, from the newest view or one that was until twice [`VIEW_HELD_MAX`]
+    /// ago, and hands over each prediction as soon as it is made.
     pub fn predict_all(
         &mut self,
         contexts: &[LiveContext],
@@ -115,21 +127,26 @@ impl StreamPredictor {
         let began = monotonic();
         self.refresh_view(began);
         for context in contexts {
-            hand_over(self.predict(context, ranked_max));
+            hand_over(self.predict(context, ranked_max, began));
         }
         self.spent += began.elapsed();
     }
 
-    fn predict(&mut self, context: &LiveContext, ranked_max: usize) -> Result<StreamedPrediction, AskError> {
-        let (prediction, target) = self.rank(context, ranked_max)?;
+    fn predict(&mut self, context: &LiveContext, ranked_max: usize, now: Instant) -> Result<StreamedPrediction, AskError> {
+        let basis = self.basis(context.intent.trim(), now)?;
+        let Basis { state, evidence, .. } = &*basis;
+        let query = PredictionQuery { context: &context.calls, k: ranked_max, mode: Mode::Passive, seed: context.cause };
+        let prediction = predict_with(state, evidence, &query);
+        let way = way_to_target(state, evidence, &context.calls, &mut self.paths);
         let id = prediction_id(context);
         let message = MessageDto {
             prediction: id.to_string(),
             execution: context.execution.as_str(),
             session: context.session.as_ref().map(SessionId::as_str),
             cause: context.cause.to_string(),
-            target,
-            answer: PredictAnswer::new(&self.state, &prediction, REASONS_MAX),
+            // Named by the state of the paths, which is the newer one if they differ.
+            target: way.map(|(aim, path)| TargetDto::new(&self.state, &aim, path)),
+            answer: PredictAnswer::new(state, &prediction, REASONS_MAX),
         };
         let message = serde_json::to_vec(&message).expect("a prediction is JSON");
         Ok(StreamedPrediction {
@@ -140,11 +157,12 @@ impl StreamPredictor {
         })
     }
 
-    /// Takes over the newest view and drops what was cached from an older one, unless that is to be held.
+    /// Takes over the newest view and drops what was computed from others, unless it is to be held.
     fn refresh_view(&mut self, now: Instant) {
         let held = self.taken_over.map(|taken_over| now - taken_over);
         let is_busy = held.is_some_and(|held| self.spent * IDLE_SHARE > held);
-        if held.is_some_and(|held| held < if is_busy { VIEW_HELD_MAX } else { VIEW_HELD_MIN }) {
+        let period = if is_busy { VIEW_HELD_MAX } else { VIEW_HELD_MIN };
+        if held.is_some_and(|held| held < period) {
             return;
         }
         (self.taken_over, self.spent) = (Some(now), Duration::ZERO);
@@ -153,39 +171,31 @@ impl StreamPredictor {
             return;
         }
         if newest.vectors.model() != self.state.vectors.model() {
-            self.questions.clear();
+            self.intents.clear();
         }
-        self.evidence.clear();
+        // Not all at once, or every execution under way would have to wait for the evidence of all others.
+        for intent in self.intents.values_mut() {
+            intent.basis = intent.basis.take().filter(|basis| now - basis.computed < period);
+        }
         self.paths.update(&newest);
         self.state = newest;
     }
 
-    fn rank(&mut self, context: &LiveContext, ranked_max: usize) -> Result<(Prediction, Option<TargetDto>), AskError> {
-        let intent = context.intent.trim();
-        if !self.evidence.contains_key(intent) {
-            let state = Arc::clone(&self.state);
-            let evidence = Evidence::for_question(&state, self.question(intent)?);
-            if (self.evidence.len() + 1) * state.tools.len() > EVIDENCE_TOOLS_MAX {
-                self.evidence.clear();
+    /// What predictions for an intent are made from.
+    fn basis(&mut self, intent: &str, now: Instant) -> Result<Arc<Basis>, AskError> {
+        if !self.intents.contains_key(intent) {
+            let question = self.asker.question(&self.state.vectors, intent.to_owned())?;
+            if self.intents.len() >= INTENTS_MAX.min(EVIDENCE_TOOLS_MAX / self.state.tools.len().max(1)) {
+                self.intents.clear();
             }
-            self.evidence.insert(intent.to_owned(), evidence);
+            self.intents.insert(intent.to_owned(), LiveIntent { question, basis: None });
         }
-        let query = PredictionQuery { context: &context.calls, k: ranked_max, mode: Mode::Passive, seed: context.cause };
-        let evidence = &self.evidence[intent];
-        let way = way_to_target(&self.state, evidence, &context.calls, &mut self.paths);
-        let target = way.map(|(aim, path)| TargetDto::new(&self.state, &aim, path));
-        Ok((predict_with(&self.state, evidence, &query), target))
-    }
-
-    fn question(&mut self, intent: &str) -> Result<&Question, AskError> {
-        if !self.questions.contains_key(intent) {
-            let question = self.asker.question(self.state.vectors.model(), intent.to_owned())?;
-            if self.questions.len() >= QUESTIONS_MAX {
-                self.questions.clear();
-            }
-            self.questions.insert(intent.to_owned(), question);
-        }
-        Ok(&self.questions[intent])
+        let known = self.intents.get_mut(intent).expect("it was just added");
+        let basis = known.basis.get_or_insert_with(|| {
+            let evidence = Evidence::for_question(&self.state, &known.question);
+            Arc::new(Basis { state: Arc::clone(&self.state), evidence, computed: now })
+        });
+        Ok(Arc::clone(basis))
     }
 }
 
