@@ -87,6 +87,13 @@ fn what_follows_the_name_of_a_secret_in_text_is_redacted() {
 }
 
 #[test]
+fn a_secret_beside_a_secret_is_redacted_at_once() {
+    check("password--eyJhbGciOi.eyJzdWIiOiIxPASSWORD=--", "password--[redacted]=[redacted]");
+    check("password: -----ENDBearer ghp_0123456789abcdefghij0123", "password: [redacted] [redacted]");
+    check("Basic password-----ENDghp_0123456789abcdefghij0123=password: ", "Basic [redacted][redacted] ");
+}
+
+#[test]
 fn addresses_keys_and_tokens_are_redacted_where_they_stand() {
     check("postgres://ann:pw@db:5432/x", "postgres://ann:[redacted]@db:5432/x");
     check(

@@ -1,7 +1,7 @@
 //! Redaction of running text: tokens, PEM blocks, credentials in addresses and headers, and values assigned to the name of a secret.
 //!
-//! The text is scanned once from left to right. Secrets are searched for only where `grams` finds that one may begin, and replaced
-//! text is not searched again, so the time is linear in the length of the text.
+//! The text is scanned from left to right, again while something is found, a few times at most. Secrets are searched for only where `grams`
+//! finds that one may begin, and a scan does not search replaced text again, so the time is linear in the length of the text.
 
 use std::ops::Range;
 
@@ -12,8 +12,20 @@ const AUTHORITY_LEN_MAX: usize = 8_192;
 /// Longest label of a PEM block, such as `RSA PRIVATE KEY`.
 const LABEL_LEN_MAX: usize = 64;
 
-/// Returns `text` without its secrets; `None` if it holds none.
+/// Scans of one text, at most. One changes what stands beside a secret, and with it what a word there means to the next.
+const SCANS_MAX: usize = 8;
+
+/// Returns `text` without its secrets; `None` if it holds none. What it returns holds none.
 pub(super) fn redact(text: &str) -> Option<String> {
+    let mut clean = scan(text)?;
+    for _ in 1..SCANS_MAX {
+        let Some(cleaner) = scan(&clean) else { break };
+        clean = cleaner;
+    }
+    Some(clean)
+}
+
+fn scan(text: &str) -> Option<String> {
     let mut clean: Option<String> = None;
     let (mut kept, mut from) = (0, 0);
     while let Some(at) = grams::next(text.as_bytes(), from) {
