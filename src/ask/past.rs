@@ -26,6 +26,8 @@ const WAITING_MAX: usize = 16;
 const STATES_KEPT: usize = 3;
 /// Records read and folded at once.
 const BATCH_RECORDS: usize = 1_024;
+/// Records folded between two moments at which another thread may take over: a fraction of a millisecond.
+const RECORDS_BETWEEN_YIELDS: usize = 64;
 /// The niceness of the thread: beside a busy thread of the present it gets about a tenth of a core. At 19 it would get a hundredth, and
 /// nobody would wait for its answers on a busy machine.
 const NICENESS: i32 = 10;
@@ -205,9 +207,16 @@ impl Folder {
                 return Ok(None);
             }
             let records = log.read(state.applied(), BATCH_RECORDS).await?;
-            let folded = records.iter().take_while(|record| record.seq <= seq);
+            let until = records.partition_point(|record| record.seq <= seq);
+            for some in records[..until].chunks(RECORDS_BETWEEN_YIELDS) {
+                for record in some {
+                    state.apply(record);
+                }
+                // A thread of the present that woke up on this core would wait for the end of a time slice.
+                std::thread::yield_now();
+            }
             // Between the position asked for and the one before it there may be a hole.
-            if folded.map(|record| state.apply(record)).count() < records.len() || records.is_empty() {
+            if until < records.len() || records.is_empty() {
                 break;
             }
         }
