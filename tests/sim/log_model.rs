@@ -25,7 +25,8 @@ use crate::setting;
 use adapter::{Adapter, DELAY, JetStreamAdapter, MemoryAdapter, RedbAdapter};
 
 const STEPS: usize = 40;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A log on JetStream that lost answers waits 5 s for an acknowledgement, then up to 10 s while it reads back, and may do so again.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a log must hold.
 #[derive(Default)]
@@ -197,15 +198,18 @@ impl<A: Adapter> Run<A> {
     async fn wait_good(&mut self) {
         let next = fact(self.facts);
         self.facts += 1;
+        let (mut errors, mut last_error) = (0, None);
         let taken = async {
             loop {
-                if let Ok(appended) = self.log.append(vec![Arc::clone(&next)]).await {
-                    return appended[0].seq;
+                match self.log.append(vec![Arc::clone(&next)]).await {
+                    Ok(appended) => return appended[0].seq,
+                    Err(error) => (errors, last_error) = (errors + 1, Some(error)),
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let seq = tokio::time::timeout(PATIENCE, taken).await.expect("the log recovers");
+        let taken = tokio::time::timeout(PATIENCE, taken).await;
+        let seq = taken.unwrap_or_else(|_| panic!("the log does not recover: {errors} errors, the last one: {last_error:?}"));
         self.later.push((seq, next));
     }
 
