@@ -135,14 +135,12 @@ const CLASSES: [u8; 256] = {
 impl Shape {
     fn of(text: &str) -> Self {
         let mut shape = Self::default();
-        text.bytes().for_each(|byte| shape.add(CLASSES[usize::from(byte)]));
+        for class in text.bytes().map(|byte| CLASSES[usize::from(byte)]) {
+            shape.classes |= class;
+            shape.digits += usize::from(class == DIGIT);
+            shape.slashes += usize::from(class == SLASH);
+        }
         shape
-    }
-
-    fn add(&mut self, class: u8) {
-        self.classes |= class;
-        self.digits += usize::from(class == DIGIT);
-        self.slashes += usize::from(class == SLASH);
     }
 
     fn has(self, class: u8) -> bool {

@@ -50,8 +50,12 @@ pub struct CallSequence {
 impl CallSequence {
     /// The sequence as symbols, from the start of the run to its end if it had one.
     pub fn symbols(&self) -> Vec<Symbol> {
-        let calls = self.calls.iter().map(|call| Symbol::call(*call));
-        std::iter::once(Symbol::START).chain(calls).chain(self.ended.then_some(Symbol::END)).collect()
+        std::iter::once(Symbol::START).chain(self.after_start()).collect()
+    }
+
+    /// The same without the start.
+    pub fn after_start(&self) -> impl Iterator<Item = Symbol> {
+        self.calls.iter().map(|call| Symbol::call(*call)).chain(self.ended.then_some(Symbol::END))
     }
 }
 

@@ -60,7 +60,7 @@ impl Tool {
         self.registration.as_ref().map(|registration| searchable_text(&registration.name, &registration.description))
     }
 
-    /// Whether the text it is found by is the same as that of `earlier`, for sure: it is as offered, by the same registration.
+    /// Whether the text it is found by is surely that of `earlier`: by the same registration, and offered as before, or not as before.
     pub fn has_text_of(&self, earlier: &Self) -> bool {
         let same = match (&self.registration, &earlier.registration) {
             (Some(registration), Some(earlier)) => Arc::ptr_eq(registration, earlier),

@@ -1,7 +1,7 @@
 //! Transition probabilities: counts of what followed the last calls, each order smoothed by the one below it (Witten and Bell: the
 //! unseen weighs as much as there were distinct followers), then refined by what near past intents called after the same call.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::candidates::Candidate;
 use super::evidence::{Evidence, Excluded, VOTES_PRIOR};
@@ -108,8 +108,9 @@ impl<'a> Chances<'a> {
             nearest: Followers::default(),
             remaining: Followers::default(),
         };
-        let here: BTreeSet<Node> = context.iter().copied().flatten().collect();
-        let here: Vec<Node> = here.into_iter().collect();
+        let mut here: Vec<Node> = context.iter().copied().flatten().collect();
+        here.sort_unstable();
+        here.dedup();
         chances.add_remaining(evidence, &here);
         if let Some(last) = symbols.last().copied().flatten() {
             let before = symbols.len().checked_sub(2).and_then(|at| symbols[at]);
@@ -239,8 +240,7 @@ fn add_followers_in(
     }
     until.clear();
     let (mut before, mut common) = (Symbol::START, 0);
-    let symbols = sequence.calls.iter().map(|call| Symbol::call(*call)).chain(sequence.ended.then_some(Symbol::END));
-    for symbol in symbols {
+    for symbol in sequence.after_start() {
         if let Some(call) = before.node().filter(|call| !until.contains(call)) {
             until.push(call);
             common += u64::from(here.contains(&call));

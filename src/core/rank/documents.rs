@@ -62,9 +62,9 @@ impl Documents {
             self.capabilities.push(slot);
         }
         let known_tools = before.tools.rows().map(Some).chain(std::iter::repeat(None));
-        for ((tool, known), slot) in state.tools.rows().zip(known_tools).zip(self.tools.clone()) {
+        for (position, (tool, known)) in state.tools.rows().zip(known_tools).enumerate() {
             if known.is_none_or(|known| !tool.has_text_of(known)) {
-                self.set_text(slot, Some(tool).filter(|tool| tool.is_offered()).and_then(Tool::text));
+                self.set_text(self.tools[position], Some(tool).filter(|tool| tool.is_offered()).and_then(Tool::text));
             }
         }
         for position in state.capabilities.changed(&before.capabilities) {
