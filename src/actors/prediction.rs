@@ -42,7 +42,7 @@ const PREDICTIONS_AT_ONCE_MAX: usize = 64;
 const HAPPENED_MS_MAX: u64 = 3_600_000;
 /// Impressions that wait to be appended; more are dropped.
 const IMPRESSIONS_MAX: usize = 8_192;
-/// Longest time between two appends of impressions: each is a commit that the next steps wait for.
+/// How long impressions wait after the last append of some, at most: each append is a commit that the next steps wait for.
 const IMPRESSIONS_EVERY_MAX: Duration = Duration::from_millis(100);
 
 /// What the actor is built from.
