@@ -1,8 +1,8 @@
 //! Questions about the past: answered from the state at a moment of the log, folded from the nearest state at or before it that is at
 //! hand: one that was asked for lately, or a snapshot.
 //!
-//! One thread does all of it, one question after the other, so that however many ask, the present loses at most one processor core, which
-//! its threads take back when they need it: this one has a lower priority and yields. A question whose asker has gone is dropped, also in
+//! One thread does all of it, one question after the other, so that however many ask, the present loses at most one processor core. The
+//! thread has a lower priority than others and yields while it folds, so that few of them wait for the end of a time slice. A question whose asker has gone is dropped, also in
 //! the middle of a fold.
 
 use std::sync::{Arc, OnceLock, Weak};
