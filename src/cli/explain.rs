@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::output::Output;
 use super::predict::signal_label;
-use super::question::QuestionArguments;
+use super::question::{QuestionArguments, SituationArguments};
 use super::readable::readable;
 use crate::ask::{Asker, ExplainRequest, PredictMode};
 use crate::config::Config;
@@ -17,12 +17,8 @@ const RECORDS_SHOWN: usize = 3;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The intent: what is to be done, in plain words
-    #[arg(default_value = "")]
-    intent: String,
-    /// Calls so far, in order, separated by commas
-    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
-    after: Vec<String>,
+    #[command(flatten)]
+    situation: SituationArguments,
     /// Id of a served prediction, instead of an intent and calls
     #[arg(long, value_name = "ID", conflicts_with_all = ["intent", "after"])]
     prediction: Option<String>,
@@ -39,8 +35,8 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let request = ExplainRequest {
         prediction: arguments.prediction,
-        intent: arguments.intent,
-        context: arguments.after,
+        intent: arguments.situation.intent,
+        context: arguments.situation.after,
         mode: PredictMode::default(),
         item: arguments.item,
     };

@@ -5,19 +5,15 @@ use serde_json::Value;
 
 use super::Outcome;
 use super::output::Output;
-use super::question::QuestionArguments;
+use super::question::{QuestionArguments, SituationArguments};
 use super::readable::readable;
 use crate::ask::{Asker, ItemType, PredictMode, PredictRequest};
 use crate::config::Config;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The intent: what is to be done, in plain words
-    #[arg(default_value = "")]
-    intent: String,
-    /// Calls so far, in order, separated by commas
-    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
-    after: Vec<String>,
+    #[command(flatten)]
+    situation: SituationArguments,
     /// Only tools or only capabilities
     #[arg(long = "type", value_enum, default_value = "all")]
     only: ItemType,
@@ -33,8 +29,8 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -> Outcome {
     let request = PredictRequest {
-        intent: arguments.intent,
-        context: arguments.after,
+        intent: arguments.situation.intent,
+        context: arguments.situation.after,
         limit: Some(arguments.limit.into()),
         only: arguments.only,
         mode: arguments.mode,

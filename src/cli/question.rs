@@ -10,6 +10,17 @@ use crate::ask::{AskError, Asker};
 use crate::config::Config;
 use crate::history::Moment;
 
+/// What a question about the next call is asked in.
+#[derive(Args)]
+pub(super) struct SituationArguments {
+    /// The intent: what is to be done, in plain words
+    #[arg(default_value = "")]
+    pub(super) intent: String,
+    /// Calls so far, in order, separated by commas
+    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
+    pub(super) after: Vec<String>,
+}
+
 /// The arguments of every question.
 #[derive(Args)]
 pub(super) struct QuestionArguments {

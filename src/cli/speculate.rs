@@ -8,21 +8,17 @@ use serde_json::Value;
 
 use super::Outcome;
 use super::output::Output;
-use super::question::QuestionArguments;
+use super::question::{QuestionArguments, SituationArguments};
 use super::readable::readable;
 use crate::ask::{Asker, PlannedTask, SpeculateRequest};
 use crate::config::Config;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The intent: what is to be done, in plain words
-    #[arg(default_value = "")]
-    intent: String,
-    /// Calls so far, in order, separated by commas
-    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',', conflicts_with = "plan")]
-    after: Vec<String>,
+    #[command(flatten)]
+    situation: SituationArguments,
     /// A plan to follow instead of predicting: the output of `pml suggest --json`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "after")]
     plan: Option<PathBuf>,
     /// The tasks of the plan that are done, as `pml suggest` numbers them, separated by commas
     #[arg(long, value_name = "N,N", value_delimiter = ',', requires = "plan", value_parser = clap::value_parser!(u32).range(1..))]
@@ -40,7 +36,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         None => Vec::new(),
     };
     let done = arguments.done.into_iter().map(|number| number as usize - 1).collect();
-    let request = SpeculateRequest { intent: arguments.intent, context: arguments.after, plan, done };
+    let request = SpeculateRequest { intent: arguments.situation.intent, context: arguments.situation.after, plan, done };
     let answer = arguments.question.answer(&config, "/v1/speculate", request, Asker::speculate).await?;
     output.json(&answer);
     output.say(shown(&readable(&answer)));
