@@ -27,7 +27,6 @@ use crate::core::event::EmbeddingComputed;
 use crate::core::graph::measures::Measures;
 use crate::core::graph::measures::tool_vectors;
 use crate::core::graph::{Node, NodeKind};
-use crate::core::predict::corpus::Corpus;
 use crate::core::rank::discover::{DiscoverOptions, ItemFilter, discover};
 use crate::core::rank::search::search_tools;
 use crate::core::rank::{Clause, Index, Question};
@@ -89,26 +88,20 @@ impl Asker {
     }
 
     /// An asker for a fixed state, such as that of a log no server holds. Missing vectors are computed and not recorded.
-    pub fn from_state(state: State, config: &Config) -> Result<Self, EmbedError> {
+    pub fn from_state(mut state: State, config: &Config) -> Result<Self, EmbedError> {
         let embedder = embed::open(&config.embedding)?;
-        let measure = |state: &State| measures_of(state, &config.graph);
-        Self::of_state(state, &embedder, config.embedding.batch_texts_max, measure, config.limits.intent_bytes_max)
+        embed_lacking(&mut state, &*embedder, config.embedding.batch_texts_max)?;
+        let state = Arc::new(state);
+        let measures = measures_of(&state, &config.graph);
+        Ok(Self::of_state(state, measures, &embedder, config.limits.intent_bytes_max))
     }
 
-    /// `measure` is given the state with all vectors.
-    fn of_state(
-        mut state: State,
-        embedder: &SharedEmbedder,
-        batch_texts_max: usize,
-        measure: impl FnOnce(&State) -> Arc<Measures>,
-        intent_bytes_max: usize,
-    ) -> Result<Self, EmbedError> {
-        embed_lacking(&mut state, &**embedder, batch_texts_max)?;
-        state.predictor.corpus = Corpus::rebuild(&state.tools, &state.memory, &state.vectors);
-        let index = Index::default().update(Arc::new(state)).calibrated();
-        let measures = measure(index.state());
-        let (views, indexed) = (Views::fixed(Arc::clone(index.state())), Latest::fixed(Arc::new(index)));
-        Ok(Self::new(views, indexed, Latest::fixed(measures), Arc::clone(embedder), intent_bytes_max))
+    /// An asker for a fixed state that has all vectors. What only some questions need, such as the index with its fitted weights, is
+    /// made for the first that needs it.
+    fn of_state(state: Arc<State>, measures: Latest<Measures>, embedder: &SharedEmbedder, intent_bytes_max: usize) -> Self {
+        let views = Views::fixed(Arc::clone(&state));
+        let indexed = Latest::computed(move || Arc::new(Index::default().update(state).calibrated()));
+        Self::new(views, indexed, measures, Arc::clone(embedder), intent_bytes_max)
     }
 
     /// One list of tools and capabilities: ranked by an intent, or found by name.
@@ -186,9 +179,10 @@ impl Asker {
     }
 }
 
-/// The measures of a state's graph, computed from scratch.
-fn measures_of(state: &State, graph: &Graph) -> Arc<Measures> {
-    Arc::new(Measures::compute(state, None, graph.into(), &tool_vectors(state)))
+/// The measures of a state's graph, computed from scratch for the first reader.
+fn measures_of(state: &Arc<State>, graph: &Graph) -> Latest<Measures> {
+    let (state, graph) = (Arc::clone(state), graph.clone());
+    Latest::computed(move || Arc::new(Measures::compute(&state, None, (&graph).into(), &tool_vectors(&state))))
 }
 
 /// Computes the vectors that a state lacks and adds them; no log records them.

@@ -3,7 +3,7 @@
 //! A writer publishes immutable values; readers get the newest one without waiting for the writer, or wait for one that is recent
 //! enough. Three values are shared like this: the state ([`Views`]), the search index and the graph measures.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::watch;
 
@@ -22,7 +22,17 @@ pub trait AsOf {
 pub type LatestSender<T> = watch::Sender<Arc<T>>;
 
 /// The readers' end of a shared value.
-pub struct Latest<T>(watch::Receiver<Arc<T>>);
+pub struct Latest<T>(Source<T>);
+
+/// Where readers find a value.
+enum Source<T> {
+    /// Its writer publishes it.
+    Published(watch::Receiver<Arc<T>>),
+    /// It never changes, and is computed by the first reader.
+    Computed(Arc<LazyLock<Arc<T>, Compute<T>>>),
+}
+
+type Compute<T> = Box<dyn FnOnce() -> Arc<T> + Send>;
 
 /// The readers' end of the state: each published state is a view.
 pub type Views = Latest<State>;
@@ -30,7 +40,10 @@ pub type Views = Latest<State>;
 // A derived `Clone` would require `T: Clone`.
 impl<T> Clone for Latest<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(match &self.0 {
+            Source::Published(receiver) => Source::Published(receiver.clone()),
+            Source::Computed(value) => Source::Computed(Arc::clone(value)),
+        })
     }
 }
 
@@ -38,24 +51,37 @@ impl<T> Latest<T> {
     /// Both ends of a value that starts as `first`.
     pub(crate) fn channel(first: T) -> (LatestSender<T>, Self) {
         let (sender, receiver) = watch::channel(Arc::new(first));
-        (sender, Self(receiver))
+        (sender, Self(Source::Published(receiver)))
     }
 
     /// A value that never changes.
     pub(crate) fn fixed(value: Arc<T>) -> Self {
-        Self(watch::channel(value).1)
+        Self(Source::Published(watch::channel(value).1))
+    }
+
+    /// A value that never changes and is computed when somebody first reads it.
+    pub(crate) fn computed(compute: impl FnOnce() -> Arc<T> + Send + 'static) -> Self {
+        Self(Source::Computed(Arc::new(LazyLock::new(Box::new(compute)))))
     }
 
     /// The newest value.
     pub fn current(&self) -> Arc<T> {
-        Arc::clone(&self.0.borrow())
+        match &self.0 {
+            Source::Published(receiver) => Arc::clone(&receiver.borrow()),
+            Source::Computed(value) => Arc::clone(value),
+        }
     }
 
-    /// Waits for the first value that is `ready`; `None` if the writer ended before.
+    /// Waits for the first value that is `ready`; `None` if the writer ended before, or if the value never changes.
     pub async fn wait_until(&self, ready: impl Fn(&T) -> bool) -> Option<Arc<T>> {
-        let mut receiver = self.0.clone();
-        let value = receiver.wait_for(|value| ready(value)).await.ok()?;
-        Some(Arc::clone(&value))
+        match &self.0 {
+            Source::Published(receiver) => {
+                let mut receiver = receiver.clone();
+                let value = receiver.wait_for(|value| ready(value)).await.ok()?;
+                Some(Arc::clone(&value))
+            }
+            Source::Computed(value) => Some(&***value).filter(|value| ready(value)).cloned(),
+        }
     }
 }
 

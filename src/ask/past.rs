@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Asker, measures_of};
+use super::{Asker, embed_lacking, measures_of};
 use crate::config::{Config, Graph};
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
@@ -18,12 +18,15 @@ use crate::embed::{EmbedError, SharedEmbedder};
 use crate::history::{Moment, position_at};
 use crate::log::{EventLog, ReadError, SharedLog};
 use crate::snapshot::{self, Store};
-use crate::views::Views;
+use crate::views::{Latest, Views};
 
 /// Questions that wait; further ones are refused.
 const WAITING_MAX: usize = 16;
-/// Past states that are kept, those asked for last.
-const STATES_KEPT: usize = 3;
+/// Past states that are kept, those used last.
+const STATES_KEPT: usize = 4;
+/// A fold also keeps the state before its last part of this many: the question after it is often about a moment a little earlier, as when
+/// a person drags a slider back.
+const PARTS_OF_A_FOLD: u64 = 8;
 /// Records read and folded at once.
 const BATCH_RECORDS: usize = 1_024;
 /// Records folded between two moments at which another thread may take over: a fraction of a millisecond.
@@ -51,7 +54,8 @@ pub(crate) enum PastError {
 pub(crate) struct PastState {
     pub(crate) state: Arc<State>,
     tools: Arc<PastTools>,
-    measures: OnceLock<Arc<Measures>>,
+    /// Those of the state as it was: vectors that were recorded later belong to no measure of that time.
+    measures: Latest<Measures>,
     asker: OnceLock<Asker>,
 }
 
@@ -65,21 +69,23 @@ struct PastTools {
 
 impl PastState {
     fn new(state: State, tools: &Arc<PastTools>) -> Self {
-        Self { state: Arc::new(state), tools: Arc::clone(tools), measures: OnceLock::new(), asker: OnceLock::new() }
+        let state = Arc::new(state);
+        let measures = measures_of(&state, &tools.graph);
+        Self { state, tools: Arc::clone(tools), measures, asker: OnceLock::new() }
     }
 
     /// The measures of its graph.
-    pub(crate) fn measures(&self) -> &Arc<Measures> {
-        self.measures.get_or_init(|| measures_of(&self.state, &self.tools.graph))
+    pub(crate) fn measures(&self) -> Arc<Measures> {
+        self.measures.current()
     }
 
     /// An asker that answers from it.
     pub(crate) fn asker(&self) -> Result<&Asker, EmbedError> {
         if self.asker.get().is_none() {
             let PastTools { embedder, batch_texts_max, intent_bytes_max, .. } = &*self.tools;
-            // Those of the state as it was: vectors that were recorded later belong to no measure of that time.
-            let measure = |_: &State| Arc::clone(self.measures());
-            let asker = Asker::of_state(State::clone(&self.state), embedder, *batch_texts_max, measure, *intent_bytes_max)?;
+            let mut state = State::clone(&self.state);
+            embed_lacking(&mut state, &**embedder, *batch_texts_max)?;
+            let asker = Asker::of_state(Arc::new(state), self.measures.clone(), embedder, *intent_bytes_max);
             // The only thread that sets it is this one.
             drop(self.asker.set(asker));
         }
@@ -170,7 +176,7 @@ struct Folder {
     views: Views,
     store: Store,
     tools: Arc<PastTools>,
-    /// The one asked for last comes last.
+    /// The one used last comes last.
     kept: Vec<Arc<PastState>>,
 }
 
@@ -196,12 +202,11 @@ impl Folder {
     ) -> Result<Option<Arc<PastState>>, PastError> {
         let log = self.log.upgrade().ok_or(PastError::Stopping)?;
         let seq = position(log.as_ref(), at).await?;
-        if let Some(found) = self.kept.iter().position(|past| past.state.applied() == seq) {
-            let past = self.kept.remove(found);
-            self.kept.push(Arc::clone(&past));
+        if let Some(past) = self.kept_at_or_before(seq).filter(|past| past.state.applied() == seq) {
             return Ok(Some(past));
         }
         let mut state = self.nearest(log.as_ref(), seq).await;
+        let mut before_last_part = Some(Seq(seq.0 - (seq.0 - state.applied().0) / PARTS_OF_A_FOLD));
         while state.applied() < seq {
             if is_dropped() {
                 return Ok(None);
@@ -212,6 +217,9 @@ impl Folder {
                 for record in some {
                     state.apply(record);
                 }
+                if before_last_part.take_if(|before| (*before..seq).contains(&state.applied())).is_some() {
+                    self.keep(state.clone());
+                }
                 // A thread of the present that woke up on this core would wait for the end of a time slice.
                 std::thread::yield_now();
             }
@@ -220,22 +228,35 @@ impl Folder {
                 break;
             }
         }
-        let past = Arc::new(PastState::new(state, &self.tools));
+        Ok(Some(self.keep(state)))
+    }
+
+    /// Keeps a state instead of the one whose last use is longest ago.
+    fn keep(&mut self, state: State) -> Arc<PastState> {
         if self.kept.len() == STATES_KEPT {
             self.kept.remove(0);
         }
+        let past = Arc::new(PastState::new(state, &self.tools));
         self.kept.push(Arc::clone(&past));
-        Ok(Some(past))
+        past
+    }
+
+    /// The kept state nearest to a position, at or before it, which is used now.
+    fn kept_at_or_before(&mut self, seq: Seq) -> Option<Arc<PastState>> {
+        let before = self.kept.iter().enumerate().filter(|(_, past)| past.state.applied() <= seq);
+        let (found, _) = before.max_by_key(|(_, past)| past.state.applied())?;
+        let past = self.kept.remove(found);
+        self.kept.push(Arc::clone(&past));
+        Some(past)
     }
 
     /// The state nearest to a position among those at hand, to fold on from.
-    async fn nearest(&self, log: &dyn EventLog, seq: Seq) -> State {
+    async fn nearest(&mut self, log: &dyn EventLog, seq: Seq) -> State {
         let view = self.views.current();
         if view.applied() <= seq {
             return State::clone(&view);
         }
-        let before = self.kept.iter().filter(|past| past.state.applied() <= seq);
-        let kept = before.max_by_key(|past| past.state.applied()).map(|past| State::clone(&past.state));
+        let kept = self.kept_at_or_before(seq).map(|past| State::clone(&past.state));
         let kept_at = kept.as_ref().map_or(Seq::ZERO, State::applied);
         if self.store.positions().await.is_ok_and(|positions| positions.iter().any(|at| *at <= seq && *at > kept_at)) {
             match snapshot::newest_at_or_before(&self.store, log, seq).await {
@@ -263,19 +284,53 @@ async fn position(log: &dyn EventLog, at: Moment) -> Result<Seq, PastError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::core::event::Record;
+    use crate::data_dir::open_log;
+    use crate::dataset::Dataset;
     use crate::embed;
 
-    #[test]
-    fn the_graph_and_the_answers_of_a_past_state_share_its_measures() {
-        let config = Config::load(None, []).unwrap();
-        let tools = PastTools {
+    fn tools(config: &Config) -> Arc<PastTools> {
+        Arc::new(PastTools {
             embedder: embed::builtin(),
             graph: config.graph.clone(),
             batch_texts_max: config.embedding.batch_texts_max,
             intent_bytes_max: config.limits.intent_bytes_max,
-        };
-        let past = PastState::new(State::default(), &Arc::new(tools));
+        })
+    }
+
+    fn folded(records: &[Record]) -> State {
+        let mut state = State::default();
+        for record in records {
+            state.apply(record);
+        }
+        state
+    }
+
+    #[test]
+    fn the_graph_and_the_answers_of_a_past_state_share_its_measures() {
+        let past = PastState::new(State::default(), &tools(&Config::load(None, []).unwrap()));
         let of_asker = past.asker().unwrap().measures.current();
-        assert!(Arc::ptr_eq(past.measures(), &of_asker));
+        assert!(Arc::ptr_eq(&past.measures(), &of_asker));
+    }
+
+    #[tokio::test]
+    async fn moments_in_any_order_give_the_states_of_a_fold_from_the_beginning() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config::load(None, []).unwrap().embedded_in(directory.path());
+        let clock = Clock::system();
+        let log: SharedLog = Arc::new(open_log(&config, directory.path(), clock.clone()).unwrap());
+        let dataset = Dataset::demo(clock.now());
+        let runs = dataset.traces.iter().take(300).flat_map(|trace| trace.events(clock.now()).unwrap());
+        log.append(dataset.tools.iter().cloned().chain(runs).map(Arc::new).collect()).await.unwrap();
+        let tail = *log.tail().borrow();
+        let records = log.read(Seq::ZERO, usize::try_from(tail.0).unwrap()).await.unwrap();
+        let (views, store) = (Views::fixed(Arc::new(folded(&records))), Store::configured(&config).unwrap());
+        let mut folder = Folder { log: Arc::downgrade(&log), views, store, tools: tools(&config), kept: Vec::new() };
+        for at in [tail.0 - 1, tail.0 - 30, tail.0 - 200, 500, 1, 499, tail.0, 501].map(Seq) {
+            let past = folder.state_at(Moment::At(at), &|| false).await.unwrap().unwrap();
+            assert_eq!(past.state.digest(), folded(&records[..usize::try_from(at.0).unwrap()]).digest(), "at {at}");
+        }
+        assert_eq!(folder.kept.len(), STATES_KEPT);
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> R
     let found = match moment(query.at.as_deref())? {
         Moment::Now => gateway.asker.graph(&query)?,
         past => {
-            let ask = move |past: &PastState| Ok::<_, ApiError>(catalogue::graph(&past.state, past.measures(), &query)?);
+            let ask = move |past: &PastState| Ok::<_, ApiError>(catalogue::graph(&past.state, &past.measures(), &query)?);
             gateway.past.ask(past, ask).await?
         }
     };
@@ -29,7 +29,7 @@ pub(super) async fn related(query: Query<RelatedQuery>, gateway: Data<Gateway>) 
     let found = match moment(query.at.as_deref())? {
         Moment::Now => gateway.asker.related(&query)?,
         past => {
-            let ask = move |past: &PastState| Ok::<_, ApiError>(related::related(&past.state, past.measures(), &query)?);
+            let ask = move |past: &PastState| Ok::<_, ApiError>(related::related(&past.state, &past.measures(), &query)?);
             gateway.past.ask(past, ask).await?
         }
     };
