@@ -5,6 +5,7 @@ mod files;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::OnceLock;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -19,14 +20,21 @@ const HASH_LENGTH: usize = 16;
 pub(crate) struct File {
     pub(crate) content_type: &'static str,
     pub(crate) plain: Vec<u8>,
-    pub(crate) gzip: Vec<u8>,
+    /// Made when it is first asked for: most servers never show the page, and compressing all files would delay every start.
+    gzip: OnceLock<Vec<u8>>,
 }
 
 impl File {
     fn new(name: &str, plain: Vec<u8>) -> Self {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        let gzip = encoder.write_all(&plain).and_then(|()| encoder.finish()).expect("writing to memory does not fail");
-        Self { content_type: content_type(name), plain, gzip }
+        Self { content_type: content_type(name), plain, gzip: OnceLock::new() }
+    }
+
+    /// The content, compressed.
+    pub(crate) fn gzip(&self) -> &[u8] {
+        self.gzip.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+            encoder.write_all(&self.plain).and_then(|()| encoder.finish()).expect("writing to memory does not fail")
+        })
     }
 }
 
@@ -40,7 +48,7 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// All files, compressed once.
+/// All files.
 pub(crate) struct Page {
     pub(crate) hash: String,
     pub(crate) index: File,
@@ -75,7 +83,7 @@ mod tests {
     #[test]
     fn the_page_fits_into_its_budget_and_names_no_other_host() {
         let page = Page::new();
-        let gzipped: usize = page.files.values().chain([&page.index]).map(|file| file.gzip.len()).sum();
+        let gzipped: usize = page.files.values().chain([&page.index]).map(|file| file.gzip().len()).sum();
         assert!(gzipped <= 300_000, "the files have {gzipped} bytes compressed");
         let index = String::from_utf8(page.index.plain.clone()).unwrap();
         assert!(!index.contains(HASH_WORD) && index.contains(&page.hash), "{index}");

@@ -46,40 +46,51 @@ fn client_wheel(python: &Path, directory: &Path) -> PathBuf {
     only(directory, ".whl")
 }
 
-/// The test of the Python client in a file, against a server and with the packed client.
-fn python_tests(files: &str, environment: &[(&str, &str)]) {
-    let Some(python) = installed("PML_TEST_PYTHON") else { return };
-    let directory = TempDir::new().unwrap();
-    let wheel = client_wheel(&python, directory.path());
-    let packages = directory.path().join("packages");
-    run(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(wheel).arg(&packages));
-    let tests = directory.path().join("source/tests");
-    let mut command = Command::new(&python);
-    command.args(["-m", "unittest", "discover", "-s"]).arg(tests).args(["-p", files]);
-    // Elsewhere, so that nothing but the packed client is found.
-    run(command.env("PYTHONPATH", packages).envs(environment.iter().copied()).current_dir(directory.path()));
+/// The packed Python client and its tests, in a directory of their own.
+struct PackedClient {
+    python: PathBuf,
+    directory: TempDir,
+}
+
+impl PackedClient {
+    fn new() -> Option<Self> {
+        let (python, directory) = (installed("PML_TEST_PYTHON")?, TempDir::new().unwrap());
+        let wheel = client_wheel(&python, directory.path());
+        run(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(wheel).arg(directory.path().join("packages")));
+        Some(Self { python, directory })
+    }
+
+    /// Runs some of its tests, by module.
+    fn test(&self, modules: &[&str], environment: &[(&str, &str)]) {
+        let path = [self.directory.path().join("packages"), self.directory.path().join("source/tests")];
+        let mut command = Command::new(&self.python);
+        command.args(["-m", "unittest"]).args(modules).env("PYTHONPATH", std::env::join_paths(path).unwrap());
+        // Elsewhere, so that nothing but the packed client is found.
+        run(command.envs(environment.iter().copied()).current_dir(self.directory.path()));
+    }
 }
 
 #[test]
 fn the_python_client_reports_runs_and_asks() {
+    let Some(client) = PackedClient::new() else { return };
     let server = Server::start();
-    for files in ["test_runs.py", "test_aio.py", "test_adapters.py"] {
-        python_tests(files, &[("PML_TEST_URL", server.url())]);
-    }
-    python_tests("test_questions.py", &[("PML_TEST_URL", Server::start().url())]);
+    client.test(&["test_runs", "test_aio", "test_adapters"], &[("PML_TEST_URL", server.url())]);
+    client.test(&["test_questions"], &[("PML_TEST_URL", Server::start().url())]);
 }
 
 #[test]
 fn the_python_client_goes_on_when_the_server_is_away() {
+    let Some(client) = PackedClient::new() else { return };
     let server = Server::start();
-    python_tests("test_away.py", &[("PML_TEST_URL", server.url())]);
+    client.test(&["test_away"], &[("PML_TEST_URL", server.url())]);
 }
 
 #[test]
 fn the_python_client_works_over_nats() {
+    let Some(client) = PackedClient::new() else { return };
     let nats = NatsServer::start();
     let _server = Server::serving(&["--nats", &nats.url()], &[("NATS__APPEND", "pipelined")]);
-    python_tests("test_nats.py", &[("PML_TEST_NATS", &nats.url())]);
+    client.test(&["test_nats"], &[("PML_TEST_NATS", &nats.url())]);
 }
 
 #[test]

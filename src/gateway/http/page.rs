@@ -47,7 +47,7 @@ fn send(request: &HttpRequest, file: &File, cached: &'static str) -> HttpRespons
         .insert_header(("x-content-type-options", "nosniff"))
         .insert_header(("referrer-policy", "no-referrer"));
     if accepts.split(',').any(|coding| coding.trim() == "gzip") {
-        return response.insert_header((CONTENT_ENCODING, "gzip")).body(file.gzip.clone());
+        return response.insert_header((CONTENT_ENCODING, "gzip")).body(file.gzip().to_vec());
     }
     response.body(file.plain.clone())
 }
