@@ -25,8 +25,7 @@ use crate::setting;
 use adapter::{Adapter, DELAY, JetStreamAdapter, MemoryAdapter, RedbAdapter};
 
 const STEPS: usize = 40;
-/// A log on JetStream that lost answers waits 5 s for an acknowledgement, then up to 10 s while it reads back, and may do so again.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a log must hold.
 #[derive(Default)]
