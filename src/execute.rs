@@ -10,6 +10,8 @@ mod code;
 mod drive;
 pub mod dto;
 mod events;
+#[cfg(feature = "testing")]
+pub mod fuzzing;
 mod journal;
 mod look_ahead;
 mod request;

@@ -29,9 +29,9 @@ pub use condition::Condition;
 pub use dead::{DeadLetter, DeadLetters, DeadPage, NewDeadLetter};
 pub use error::{AppendError, Damage, OpenError, ReadError};
 pub use foreign::ForeignMessages;
-#[cfg(feature = "testing")]
-pub use jetstream::read_message;
 pub use jetstream::{JetStreamLog, StreamDeadLetters, StreamOptions};
+#[cfg(feature = "testing")]
+pub use jetstream::{read_message, use_id_index, write_id_index};
 pub use memory::MemoryLog;
 pub(crate) use recent::RECORDS_MAX as RECENT_RECORDS_MAX;
 #[cfg(feature = "testing")]

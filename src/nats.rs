@@ -1,10 +1,12 @@
 //! The connection to NATS and the parts that several adapters share: the streams of a workspace (`streams`), leases (`lease`), which
-//! processes run (`presence`) and sending to the work queue (`queue`). The log on NATS is `log::jetstream`, the bus `bus::nats`, the gateway `gateway::nats`.
+//! processes run (`presence`), sending to the work queue (`queue`), and what is lost with a connection (`connection`). The log
+//! on NATS is `log::jetstream`, the bus `bus::nats`, the gateway `gateway::nats`.
 //!
 //! The client runs on threads of its own. An actix arbiter is one thread: a client there would stop whenever that arbiter is busy, and
 //! end with it.
 
 mod connect;
+pub(crate) mod connection;
 mod error;
 mod lease;
 mod presence;

@@ -297,15 +297,12 @@ impl Execution {
             self.answer(&item, Verdict::Accepted { seq });
         }
         for (item, verdict) in settled.not_taken {
-            self.admission.forget_duplicate(&item);
             let is_stale = match &verdict {
                 Verdict::Duplicate { seq } => *seq <= settled.based_on,
                 Verdict::Refused(_) => true,
                 Verdict::Accepted { .. } => false,
             };
-            if is_stale {
-                self.admission.take_back(&item);
-            }
+            self.admission.forget(&item, is_stale);
             self.answer(&item, verdict);
         }
         for (item, verdict) in settled.refused {

@@ -155,7 +155,11 @@ fn read(path: &Path) -> Option<Vec<Line>> {
     if std::fs::metadata(path).ok()?.len() > JOURNAL_BYTES_MAX {
         return None;
     }
-    let text = std::fs::read_to_string(path).ok()?;
+    parse(&std::fs::read_to_string(path).ok()?)
+}
+
+/// The lines of a journal up to the first that cannot be read; `None` if it does not begin as one.
+pub(super) fn parse(text: &str) -> Option<Vec<Line>> {
     let lines: Vec<Line> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
     matches!(lines.first(), Some(Line::Run { .. })).then_some(lines)
 }

@@ -1,5 +1,6 @@
-//! A log that injects append errors: before the write, in the middle of it, or after it. Reads are passed on unchanged.
+//! A log that injects append errors: before the write, in the middle of it, or after it. Reads are passed on unchanged, or all of them fail.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
@@ -31,12 +32,18 @@ struct Injected;
 pub struct FaultyLog {
     inner: SharedLog,
     plan: Mutex<Box<dyn Iterator<Item = Fault> + Send>>,
+    reads_fail: AtomicBool,
 }
 
 impl FaultyLog {
     /// `plan` gives one fault per call of `append`, in the order of the calls; calls after its end have none.
     pub fn new(inner: SharedLog, plan: impl Iterator<Item = Fault> + Send + 'static) -> Self {
-        Self { inner, plan: Mutex::new(Box::new(plan)) }
+        Self { inner, plan: Mutex::new(Box::new(plan)), reads_fail: AtomicBool::new(false) }
+    }
+
+    /// Lets all reads fail from now on, or none.
+    pub fn fail_reads(&self, fail: bool) {
+        self.reads_fail.store(fail, Ordering::Relaxed);
     }
 
     fn next_fault(&self) -> Fault {
@@ -82,6 +89,9 @@ impl EventLog for FaultyLog {
     }
 
     fn read(&self, after: Seq, limit: usize) -> BoxFuture<'static, Result<Vec<Record>, ReadError>> {
+        if self.reads_fail.load(Ordering::Relaxed) {
+            return ready(Err(ReadError::Storage(Injected.into()))).boxed();
+        }
         self.inner.read(after, limit)
     }
 

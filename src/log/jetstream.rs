@@ -27,6 +27,8 @@ mod batch;
 mod cache;
 mod dead;
 mod follower;
+#[cfg(feature = "testing")]
+mod fuzzing;
 mod ids;
 mod message;
 mod pipelined;
@@ -53,6 +55,8 @@ use crate::core::time::Timestamp;
 use crate::nats::{Nats, NatsError, StreamKind};
 use cache::StreamCache;
 pub use dead::StreamDeadLetters;
+#[cfg(feature = "testing")]
+pub use fuzzing::{use_id_index, write_id_index};
 use ids::IdIndex;
 #[cfg(feature = "testing")]
 pub use message::read_message;

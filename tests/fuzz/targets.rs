@@ -2,7 +2,9 @@
 
 mod events;
 mod mcp;
+mod models;
 mod readers;
+mod requests;
 mod settings;
 mod snapshots;
 mod stored;
@@ -32,6 +34,9 @@ pub(crate) fn all() -> Vec<Entry> {
         ("id_run", 30_000, stored::id_run),
         ("letter", 30_000, stored::letter),
         ("backup", 10_000, stored::backup),
+        ("journal", 5_000, stored::journal),
+        ("stream_ids", 150, stored::stream_ids),
+        ("parameters", 3_000, models::parameters),
         ("manifest", 1_500, snapshots::manifest),
         ("tables", 120, snapshots::tables),
         ("parquet", 150, snapshots::parquet_bytes),
@@ -40,6 +45,7 @@ pub(crate) fn all() -> Vec<Entry> {
         ("servers", 5_000, settings::servers),
         ("templates", 2_000, settings::templates),
         ("typescript", 2_000, settings::typescript),
+        ("http", 1_500, requests::http),
         ("mcp", 1_500, mcp::messages),
         ("upstream", 8_000, mcp::server_messages),
         ("tools", 5_000, mcp::tool_list),

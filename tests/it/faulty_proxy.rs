@@ -33,6 +33,8 @@ struct Trouble {
     repeats: AtomicBool,
     /// How many publishes and how many messages of the server were repeated.
     repeated: [AtomicU64; 2],
+    /// How many messages of the server were thrown away.
+    swallowed: AtomicU64,
 }
 
 /// One client's connection: both streams, and whether the server's answers are thrown away.
@@ -88,6 +90,11 @@ impl FaultyProxy {
         self.trouble.repeated.each_ref().map(|count| count.load(Ordering::SeqCst))
     }
 
+    /// How many messages of the server were thrown away so far.
+    pub(crate) fn swallowed(&self) -> u64 {
+        self.trouble.swallowed.load(Ordering::SeqCst)
+    }
+
     /// Ends the present connections; new ones work.
     pub(crate) fn cut(&self) {
         for connection in self.connections.lock().unwrap().drain(..) {
@@ -140,6 +147,7 @@ fn pass_on(from: &TcpStream, to: &TcpStream, swallows: Arc<AtomicBool>, trouble:
                 std::thread::sleep(Duration::from_micros(random.next_u64() % longest));
             }
             if swallows.load(Ordering::SeqCst) {
+                trouble.swallowed.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
             let mut sent = bytes.clone();

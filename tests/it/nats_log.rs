@@ -141,6 +141,59 @@ async fn a_fact_repeated_while_its_acknowledgement_is_lost_is_a_duplicate() {
     assert_eq!(told(&second), [(1, true), (2, false), (1, true)]);
 }
 
+/// How long it may take until a log has what was lost with a connection: the client connects again within a second.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(5);
+
+async fn open_behind(proxy: &FaultyProxy, append: AppendMode) -> JetStreamLog {
+    let mut settings = settings(&[proxy.url()]);
+    settings.append = append;
+    JetStreamLog::open(connect(&settings).await, options(), Clock::system()).await.unwrap()
+}
+
+/// Waits until the proxy has thrown away a message of the server that is sent from now on.
+async fn wait_until_swallowed(proxy: &FaultyProxy, before: u64) {
+    crate::nats_serve::eventually_async(async || (proxy.swallowed() > before).then_some(())).await;
+}
+
+/// The server has stored the append; its answer and the record that it delivers are lost, and nobody else writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_whose_answer_was_lost_with_the_connection_is_answered_soon() {
+    let server = NatsServer::start();
+    for (append, number) in [(AppendMode::Atomic, 1), (AppendMode::Pipelined, 2)] {
+        let proxy = FaultyProxy::start(&server);
+        let log = open_behind(&proxy, append).await;
+        let direct = open(&server, append).await;
+        proxy.swallow_answers();
+        let appending = log.append(vec![contract::fact(number)]);
+        direct.tail().wait_for(|tail| *tail >= Seq(number)).await.expect("the server stores it");
+        // Its answer and its delivery.
+        wait_until_swallowed(&proxy, 1).await;
+        proxy.cut();
+        let answer = tokio::time::timeout(RECOVERY_PATIENCE, appending).await.expect("it is answered soon");
+        assert_eq!(answer.expect("it is stored"), [Appended { seq: Seq(number), duplicate: false }], "{append:?}");
+    }
+}
+
+/// A consumer delivers a record once. If it was on its way when the connection was lost, and no other record follows, nobody would miss it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_was_on_its_way_when_the_connection_was_lost_arrives_soon() {
+    let server = NatsServer::start();
+    let proxy = FaultyProxy::start(&server);
+    let (log, direct) = (open_behind(&proxy, AppendMode::Atomic).await, open(&server, AppendMode::Atomic).await);
+    // Its consumer is there.
+    direct.append(vec![contract::fact(1)]).await.unwrap();
+    log.tail().wait_for(|tail| *tail >= Seq(1)).await.unwrap();
+    let before = proxy.swallowed();
+    proxy.swallow_answers();
+    direct.append(vec![contract::fact(2)]).await.unwrap();
+    wait_until_swallowed(&proxy, before).await;
+    proxy.cut();
+    let mut tail = log.tail();
+    let arrived = tokio::time::timeout(RECOVERY_PATIENCE, tail.wait_for(|tail| *tail >= Seq(2))).await;
+    arrived.expect("it arrives soon").expect("the log is open");
+    assert_eq!(log.read(Seq::ZERO, 10).await.unwrap(), direct.read(Seq::ZERO, 10).await.unwrap());
+}
+
 /// Puts messages into the stream that are no records: the kinds that people and agents put there by mistake.
 async fn disturb(server: &NatsServer) {
     let jetstream = async_nats::jetstream::new(async_nats::connect(server.url()).await.unwrap());

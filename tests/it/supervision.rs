@@ -109,6 +109,32 @@ async fn appends_that_fail_under_load_lose_and_double_nothing() {
     pml.stop().await;
 }
 
+/// A read of the log fails while the execution actor holds an event back. The actor is replaced; nobody would answer for what it held.
+#[actix_rt::test]
+async fn an_event_that_is_held_back_is_answered_when_a_read_of_the_log_fails() {
+    let (called, mut calls) = watch::channel(0);
+    let counts = std::iter::from_fn(move || {
+        called.send_modify(|called| *called += 1);
+        Some(Fault::None)
+    });
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new(Clock::system())), counts));
+    let pml = Embedded::start_on(Arc::clone(&log) as _, &[("EXECUTION__REORDER_WAIT_MS", "60000")]).await;
+    let facts = pml.facts(&json!([started("e1"), step("e1", "s1", "fs:read", &[]), finished("e1")]));
+    let before = *calls.borrow();
+    let held = pml.runtime.publisher.publish(facts[1..2].to_vec());
+    let fail = async {
+        // The actor has decided on it: what it decides on together is one append, of nothing here.
+        calls.wait_for(|called| *called > before).await.unwrap();
+        log.fail_reads(true);
+    };
+    let (answer, ()) = tokio::join!(tokio::time::timeout(PATIENCE, held), fail);
+    assert_eq!(answer.expect("it is answered before it has waited"), Err(PublishError::Unknown));
+    log.fail_reads(false);
+    pml.insist(&facts).await;
+    pml.check(&facts.iter().map(|fact| fact.id).collect()).await;
+    pml.stop().await;
+}
+
 /// A log whose writer takes an append from its queue only when it is told to, as one behind a slow disk does. An append that was
 /// called is written, whether or not anybody still waits for it.
 struct SlowLog {

@@ -25,8 +25,7 @@ use crate::setting;
 use adapter::{Adapter, DELAY, JetStreamAdapter, MemoryAdapter, RedbAdapter};
 
 const STEPS: usize = 40;
-/// A log on JetStream that lost answers waits 5 s for an acknowledgement, then up to 10 s while it reads back, and may do so again.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a log must hold.
 #[derive(Default)]
@@ -76,6 +75,8 @@ struct Counts {
     unknown: u64,
     crashes: u64,
     failures: u64,
+    /// The longest time after a failure until the log took facts again.
+    recovery_ms_max: u64,
 }
 
 impl<A: Adapter> Run<A> {
@@ -208,7 +209,10 @@ impl<A: Adapter> Run<A> {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
+        let clock = Clock::system();
+        let repaired = clock.uptime();
         let taken = tokio::time::timeout(PATIENCE, taken).await;
+        self.counts.recovery_ms_max = self.counts.recovery_ms_max.max(clock.uptime().millis_since(repaired));
         let seq = taken.unwrap_or_else(|_| panic!("the log does not recover: {errors} errors, the last one: {last_error:?}"));
         self.later.push((seq, next));
     }
@@ -316,6 +320,7 @@ fn check_seeds<A: Adapter>(name: &str, share: u64, adapter: impl Fn(u64) -> A) {
         total.unknown += counts.unknown;
         total.crashes += counts.crashes;
         total.failures += counts.failures;
+        total.recovery_ms_max = total.recovery_ms_max.max(counts.recovery_ms_max);
     }
     println!("{name}: {seeds} seeds, {total:?}");
 }

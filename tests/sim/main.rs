@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a builder fails the test that used it, which is what it is for")]
 
 #[path = "../it/faulty_proxy.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
 mod faulty_proxy;
 mod log_model;
 #[path = "../it/nats_server.rs"]

@@ -129,11 +129,11 @@ fn every_planted_bug_is_found() {
     }
 }
 
-/// Each of these found a bug of pml.
+/// Each of these finds a bug of pml that was mended. The work that a seed makes changes with the simulator, so each bug has a test of its own too.
 #[test]
 fn seeds_that_found_a_bug_stay_good() {
-    // Events that were held back were never answered after a failed read of the log.
-    for seed in [199, 239] {
+    // Events that were held back were never answered after a failed read of the log: also `tests/it/supervision.rs`.
+    for seed in [10, 160] {
         run(&Scenario::of(seed)).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Item;
+use super::repeats::is_same;
 use crate::clock::Uptime;
-use crate::core::event::Record;
+use crate::core::event::{NewRecord, Record};
 use crate::core::execution::admit;
 use crate::core::id::{ExecutionId, RecordId};
 use crate::core::intake::Limits;
@@ -18,8 +19,8 @@ const PUT_OFF_MS: u64 = 60_000;
 /// Executions that are put off at the same time. Events of further ones are refused as if their sender did not send them again.
 const PUT_OFF_MAX: usize = 65_536;
 
-#[expect(clippy::disallowed_types, reason = "every event is looked up; nothing iterates over the set")]
-type RecordIds = std::collections::HashSet<RecordId>;
+#[expect(clippy::disallowed_types, reason = "every event is looked up; nothing iterates over the map")]
+type FactsById = std::collections::HashMap<RecordId, Arc<NewRecord>>;
 
 /// `Admission` decides on events and applies the admitted ones at once, before they are in the log.
 pub(super) struct Admission {
@@ -27,7 +28,7 @@ pub(super) struct Admission {
     executions: Executions,
     /// Events admitted here whose records have not come from the log yet; `executions` holds them already. All other records have
     /// another writer: another actor, an earlier incarnation of this one, a process that had the role before.
-    own: RecordIds,
+    own: FactsById,
     put_off: BTreeMap<ExecutionId, PutOff>,
     limits: Arc<Limits>,
 }
@@ -50,19 +51,19 @@ pub(super) enum Decision {
 
 impl Admission {
     pub(super) fn new(executions: Executions, limits: Arc<Limits>) -> Self {
-        Self { executions, own: RecordIds::default(), put_off: BTreeMap::new(), limits }
+        Self { executions, own: FactsById::default(), put_off: BTreeMap::new(), limits }
     }
 
     /// Decides on an event, and applies it to the executions if it is admitted.
     ///
     /// An event whose id is in `view` or under way is not applied: its execution must not change by what the log does not take. For the ids
-    /// that the log has and the view has not yet, `take_back` restores the execution.
+    /// that the log has and the view has not yet, `forget` restores the execution.
     pub(super) fn decide(&mut self, item: &Item, view: &State, now: Uptime) -> Decision {
         let fact = match &item.content {
             Ok(fact) => fact,
             Err(refusal) => return Decision::Refused(Refusal::clone(refusal)),
         };
-        if view.knows(fact.id) || self.own.contains(&fact.id) {
+        if view.knows(fact.id) || self.own.contains_key(&fact.id) {
             return Decision::Known;
         }
         let admitted = view.check_room(&fact.event).and_then(|()| admit(&self.executions, &fact.event, &self.limits));
@@ -70,7 +71,7 @@ impl Admission {
             Ok(()) => {
                 if fact.event.execution().is_some() {
                     self.executions.apply(fact);
-                    self.own.insert(fact.id);
+                    self.own.insert(fact.id, Arc::clone(fact));
                 }
                 Decision::Admitted
             }
@@ -117,25 +118,27 @@ impl Admission {
 
     /// Applies a record of the log, unless it was applied when it was admitted. Returns whether it has another writer.
     pub(super) fn apply_record(&mut self, record: &Record) -> bool {
-        let own = self.own.remove(&record.fact.id);
-        if !own {
-            self.executions.apply(&record.fact);
+        match self.own.remove(&record.fact.id) {
+            Some(own) if is_same(&own, &record.fact) => return false,
+            // Another writer was first with this id, and what was admitted here is a conflict.
+            Some(own) => self.executions.take_back(&own),
+            None => {}
         }
-        !own
+        self.executions.apply(&record.fact);
+        true
     }
 
-    /// Forgets that an event was admitted, because the log held it already and will bring no record of it.
-    pub(super) fn forget_duplicate(&mut self, item: &Item) {
-        if let Ok(fact) = &item.content {
+    /// Forgets an event that was admitted and that the log did not take, because it held the id already. If its record is not to come
+    /// (`is_stale`), the event is taken back. It is to come for a duplicate after the position that the decision was based on: an incarnation
+    /// that panicked had left its append under way. If a record with the id has come meanwhile, nothing is left to forget.
+    pub(super) fn forget(&mut self, item: &Item, is_stale: bool) {
+        let Ok(fact) = &item.content else { return };
+        // Otherwise a later event has the same id.
+        if self.own.get(&fact.id).is_some_and(|own| Arc::ptr_eq(own, fact)) {
             self.own.remove(&fact.id);
-        }
-    }
-
-    /// Takes back an event that was admitted and that the log did not take. Not for a duplicate after the position that the decision was
-    /// based on: an incarnation that panicked had left its append under way, and its record is still to come.
-    pub(super) fn take_back(&mut self, item: &Item) {
-        if let Ok(fact) = &item.content {
-            self.executions.take_back(fact);
+            if is_stale {
+                self.executions.take_back(fact);
+            }
         }
     }
 
@@ -189,8 +192,25 @@ mod tests {
         }
         assert_eq!(decided(&mut admission, &conflict), "admitted", "neither under way nor in the view");
         assert_eq!(decided(&mut admission, &second), "refused", "the step was just admitted");
-        admission.forget_duplicate(&conflict);
-        admission.take_back(&conflict);
+        admission.forget(&conflict, true);
         assert_eq!(decided(&mut admission, &second), "admitted");
+    }
+
+    /// Another process was first with the id, and its record comes before the answer to the append here.
+    #[test]
+    fn a_step_of_another_writer_happens_although_an_event_with_its_id_was_admitted() {
+        let mut admission = Admission::new(Executions::default(), Arc::new(Limits::from(&Config::load(None, []).unwrap())));
+        let (start, theirs, ours) =
+            (item("1", "execution.started", ""), item("2", "step.finished", "s1"), item("2", "step.finished", "s2"));
+        let record = |seq: u64, item: &Item| {
+            let fact = Arc::clone(item.content.as_ref().unwrap());
+            Record { seq: Seq(seq), recorded_at: fact.time, fact }
+        };
+        assert!(admission.apply_record(&record(1, &start)));
+        assert_eq!(decided(&mut admission, &ours), "admitted");
+        assert!(admission.apply_record(&record(2, &theirs)), "it is not the event that was admitted");
+        admission.forget(&ours, true);
+        assert_eq!(decided(&mut admission, &item("3", "step.finished", "s1")), "refused", "it has happened");
+        assert_eq!(decided(&mut admission, &item("4", "step.finished", "s2")), "admitted", "it has not");
     }
 }

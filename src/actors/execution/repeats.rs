@@ -28,7 +28,7 @@ pub(super) async fn verdicts(log: &SharedLog, repeated: Vec<(Item, Seq)>) -> Res
 }
 
 /// Whether both say the same. Times differ if the sender left them to pml, and a retry has a trace context of its own.
-fn is_same(sent: &NewRecord, recorded: &NewRecord) -> bool {
+pub(super) fn is_same(sent: &NewRecord, recorded: &NewRecord) -> bool {
     sent.source == recorded.source && sent.causation == recorded.causation && sent.event == recorded.event
 }
 

@@ -86,9 +86,12 @@ impl Parts {
     fn rows(&self, state: &State) -> &PartRows {
         self.rows.get_or_init(|| {
             let tools = tool_rows(state);
+            // A log may hold a part for vectors of another length that names no embedding model.
+            let head = self.head.as_ref().filter(|head| head.dim() == tools.ncols());
+            let encoder = self.encoder.as_ref().filter(|encoder| encoder.dim() == tools.ncols());
             PartRows {
-                head: self.head.as_ref().map(|head| head.tool_rows(tools.view())),
-                encoder: self.encoder.as_ref().map(|encoder| encoder.tool_rows(tools.view())),
+                head: head.map(|head| head.tool_rows(tools.view())),
+                encoder: encoder.map(|encoder| encoder.tool_rows(tools.view())),
                 shgat: self.shgat.as_ref().filter(|(_, shgat)| shgat.dim() == tools.ncols()).map(|(version, shgat)| {
                     let targets = Targets::trained(version.clone(), shgat, &tools);
                     Arc::new(targets)
@@ -102,7 +105,7 @@ impl Parts {
         let Some(head) = self.head.as_ref().filter(|head| head.dim() == intent.whole.len()) else {
             return HeadScores::default();
         };
-        let rows = self.rows(state).head.as_ref().expect("there is a head");
+        let Some(rows) = &self.rows(state).head else { return HeadScores::default() };
         HeadScores::new(head.logits(&intent.whole, &intent.clauses(), rows))
     }
 

@@ -13,6 +13,7 @@ use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
 use super::message::EncodedMessage;
 use crate::core::id::Seq;
 use crate::log::error::Source;
+use crate::nats::connection;
 use crate::subject::Subjects;
 
 /// Most messages in one batch; the server's limit.
@@ -106,7 +107,9 @@ async fn request_ack(
     request: Request,
 ) -> Result<PublishAck, SendError> {
     let subject = subjects.log(fact.fact.event.kind());
-    let answer = client.send_request(subject.as_str().to_owned(), request).await.map_err(|error| match error.kind() {
+    let sending = client.send_request(subject.as_str().to_owned(), request);
+    let answer = connection::answer(client, connection::number(client), sending).await;
+    let answer = answer.map_err(|lost| SendError::Unknown(lost.into()))?.map_err(|error| match error.kind() {
         RequestErrorKind::NoResponders | RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject => {
             SendError::Refused(error.into())
         }

@@ -4,6 +4,7 @@ mod indexing;
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(super) struct StreamCache {
     followed: watch::Sender<Seq>,
     /// The position up to which the follower may read.
     follow_limit: watch::Sender<Seq>,
+    /// The last position that somebody waits for because the server says that the stream holds it.
+    awaited: AtomicU64,
     /// The end of the stream when this log was opened: once the follower has reached it, the ids of all earlier records are known.
     end_at_open: Seq,
     ids: IdIndex,
@@ -94,6 +97,7 @@ impl StreamCache {
             tail: watch::Sender::new(tail),
             followed: watch::Sender::new(followed),
             follow_limit: watch::Sender::new(follow_limit),
+            awaited: AtomicU64::new(0),
             end_at_open,
             ids,
             indexing_turn: Mutex::default(),
@@ -140,10 +144,11 @@ impl StreamCache {
         let mut ours = Vec::with_capacity(messages.len());
         let mut delivered = messages.last().map_or(Seq::ZERO, |message| message.seq);
         {
-            let mut state = self.lock();
+            let state = self.lock();
             let followed = self.followed();
             messages.retain(|message| message.seq > followed && !state.ahead.contains_key(&message.seq));
-            ours.extend(messages.iter().map(|message| message.id.and_then(|id| state.in_flight.remove(&id))));
+            // They stay in flight until their positions are known: in between an append of the same fact would take it for new.
+            ours.extend(messages.iter().map(|message| message.id.and_then(|id| state.in_flight.get(&id).cloned())));
         }
         let mut records = Vec::with_capacity(messages.len());
         let (mut foreign, mut by_others, mut failure) = (ForeignMessages::default(), false, None);
@@ -165,6 +170,9 @@ impl StreamCache {
             before = message.seq;
         }
         let mut state = self.lock();
+        for id in messages.iter().filter_map(|message| message.id) {
+            state.in_flight.remove(&id);
+        }
         for (record, _) in &records {
             state.positions.entry(record.fact.id).or_insert(record.seq);
         }
@@ -293,8 +301,14 @@ impl StreamCache {
         }
     }
 
-    /// Waits until every message up to `seq` is followed, without a limit for the follower.
+    /// The last position that the stream is known to hold.
+    pub(super) fn known_end(&self) -> Seq {
+        Seq(self.awaited.load(Ordering::Relaxed)).max(*self.tail.borrow())
+    }
+
+    /// Waits until every message up to `seq`, which the stream holds, is followed, without a limit for the follower.
     pub(super) async fn follow_to(&self, seq: Seq) -> Result<(), ReadError> {
+        self.awaited.fetch_max(seq.0, Ordering::Relaxed);
         self.raise_follow_limit(Seq(u64::MAX));
         self.wait_until_followed(seq).await
     }

@@ -1,5 +1,8 @@
 //! The follower: the task that reads the stream in order, for as long as the log is open. It pauses while this process is the only
 //! writer: the acknowledgements then give all positions, and delivering every record would cost the server as much as storing it.
+//!
+//! A consumer does not survive its connection. To the server, records that were on their way are delivered; the client would notice the gap
+//! when the next record comes, but a writer that reads back sends none before it has found the one that is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,7 @@ use super::read_older;
 use super::scan::trimmed_to;
 use crate::core::id::Seq;
 use crate::log::{OlderRecords, ReadError};
+use crate::nats::connection;
 
 /// Most messages handled at once.
 const CHUNK_MESSAGES: usize = 1_024;
@@ -38,8 +42,18 @@ pub(super) async fn run(
     cache: Arc<StreamCache>,
     older: Option<Arc<dyn OlderRecords>>,
 ) {
+    let client = jetstream.client();
     loop {
-        match follow(&jetstream, &stream, &cache, older.as_ref()).await {
+        let connection = connection::number(&client);
+        // Following can be given up wherever it waits: what was delivered is in the cache by then, or was not taken.
+        let ended = tokio::select! {
+            ended = follow(&jetstream, &stream, &cache, older.as_ref()) => ended,
+            () = connection::replaced(&client, connection) => {
+                tracing::debug!("the connection was replaced; following the log stream with a new consumer");
+                continue;
+            }
+        };
+        match ended {
             Err(ReadError::Corrupt { seq, source }) => {
                 tracing::error!(%seq, error = &source as &dyn std::error::Error, "the log holds a record that cannot be read");
                 return cache.set_damage(seq, source);
@@ -87,7 +101,7 @@ async fn follow(
             Ok(Some(chunk)) => chunk,
             Ok(None) => return Ok(FollowEnd::ConsumerEnded),
             // Without a message for this long the follower must be at the end of the stream.
-            Err(_) if cache.followed() >= *cache.tail().borrow() => continue,
+            Err(_) if cache.followed() >= cache.known_end() => continue,
             Err(_) => return Err(ReadError::Storage("the consumer delivers nothing although more is stored".into())),
         };
         own_messages += chunk.len();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::Client;
 use async_nats::connection::State;
-
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
@@ -20,9 +20,11 @@ use super::writer::{FactStatus, Job, Reply, SendFailure, Writer, fail_waiting, s
 use crate::core::id::Seq;
 use crate::log::Appended;
 use crate::log::error::Source;
+use crate::nats::connection;
 
 /// How long an acknowledgement may take, and how long if the previous one did not arrive: the messages were sent at the same time, so
-/// waiting as long for each of them would delay all appends. Facts that are acknowledged later are found by reading back.
+/// waiting as long for each of them would delay all appends. On a connection that is gone none is waited for. Facts that are acknowledged
+/// later are found by reading back.
 const ACK_PATIENCE: Duration = Duration::from_secs(5);
 const FAILING_ACK_PATIENCE: Duration = Duration::from_millis(20);
 /// An acknowledgement that takes longer is late. A cluster needs longer to elect a new leader.
@@ -47,6 +49,8 @@ struct SentFact {
     fact: EncodedMessage,
     /// Whether this append sent it first. If an earlier one did, this one only repeats it.
     first: bool,
+    /// The number of the connection that it was sent on, or of the one before.
+    connection: u64,
 }
 
 /// A fact that was sent and is not known to be stored.
@@ -74,8 +78,8 @@ struct Sender {
     sent: mpsc::Sender<PipelineItem>,
     /// Whether an acknowledgement is late or did not come.
     late: Arc<AtomicBool>,
-    /// How often the client had connected when the last fact was sent.
-    connects: u64,
+    /// The number of the connection that the last fact was sent on.
+    connection: u64,
 }
 
 /// The acknowledging task has ended.
@@ -87,8 +91,8 @@ impl Writer {
         let (sent, acknowledging) = mpsc::channel(PIPELINE_FACTS_MAX);
         let late = Arc::new(AtomicBool::new(false));
         let acknowledged = tokio::spawn(self.clone().acknowledge(acknowledging, Arc::clone(&late)));
-        let connects = self.connects();
-        let mut sender = Sender { writer: self, sent, late, connects };
+        let connection = connection::number(&self.client);
+        let mut sender = Sender { writer: self, sent, late, connection };
         while let Some(job) = queue.recv().await {
             match sender.send_job(job).await {
                 Ok(true) => {}
@@ -102,10 +106,6 @@ impl Writer {
         }
     }
 
-    fn connects(&self) -> u64 {
-        self.client.statistics().connects.load(Ordering::Relaxed)
-    }
-
     /// Waits for acknowledgements in order. Facts without one are read back, and sent again if they are missing.
     async fn acknowledge(self, mut sent: mpsc::Receiver<PipelineItem>, late: Arc<AtomicBool>) {
         let mut append = OpenAppend::default();
@@ -116,7 +116,7 @@ impl Writer {
                 PipelineItem::NotSent => append.statuses.push(FactStatus::Pending),
                 PipelineItem::Waiting(fact, ack) => {
                     let ack = match ack {
-                        Ok(ack) => wait_for(ack, failing, &late).await,
+                        Ok(ack) => wait_for(ack, &self.client, fact.connection, failing, &late).await,
                         Err(error) => Err(error),
                     };
                     failing = ack.is_err();
@@ -170,7 +170,7 @@ impl Sender {
             Ok(known) => known,
             Err(error) => {
                 for fact in facts {
-                    let unsent = SentFact { fact, first: true };
+                    let unsent = SentFact { fact, first: true, connection: self.connection };
                     self.pass_on(PipelineItem::Waiting(unsent, Err(error.to_string().into()))).await?;
                 }
                 self.pass_on(PipelineItem::End(reply)).await?;
@@ -186,7 +186,8 @@ impl Sender {
                 let message = PublishMessage::build().headers(fact.headers()).payload(fact.payload.clone());
                 let subject = self.writer.subjects.log(fact.fact.event.kind());
                 let ack = self.writer.jetstream.send_publish(subject.as_str().to_owned(), message).await;
-                PipelineItem::Waiting(SentFact { fact, first: known == KnownBefore::Nothing }, ack.map_err(Into::into))
+                let sent = SentFact { fact, first: known == KnownBefore::Nothing, connection: self.connection };
+                PipelineItem::Waiting(sent, ack.map_err(Into::into))
             } else {
                 if known == KnownBefore::Nothing {
                     cache.forget_in_flight(std::iter::once(&fact));
@@ -205,15 +206,15 @@ impl Sender {
 
     /// If facts that were sent may be lost, waits until they are stored. Returns whether they are.
     async fn settle_if_late(&mut self) -> Result<bool, Ended> {
-        let connects = self.writer.connects();
+        let present = connection::number(&self.writer.client);
         let is_connected = self.writer.client.connection_state() == State::Connected;
-        if is_connected && connects == self.connects && !self.late.load(Ordering::Relaxed) {
+        if is_connected && present == self.connection && !self.late.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let (settled, answer) = oneshot::channel();
         self.pass_on(PipelineItem::Settle(settled)).await?;
         let is_stored = answer.await.map_err(|_| Ended)?;
-        self.connects = self.writer.connects();
+        self.connection = connection::number(&self.writer.client);
         Ok(is_stored)
     }
 }
@@ -222,7 +223,7 @@ impl OpenAppend {
     /// Adds a fact with its acknowledgement, if it has one; `is_known` says whether the log as read so far holds its id.
     fn add(
         &mut self,
-        SentFact { fact, first }: SentFact,
+        SentFact { fact, first, .. }: SentFact,
         ack: Result<PublishAck, Source>,
         is_known: impl Fn(&EncodedMessage) -> bool,
     ) {
@@ -244,15 +245,25 @@ impl OpenAppend {
     }
 }
 
-/// Waits for an acknowledgement, and sets `late` if it is. `failing` says that the one before it did not come.
-async fn wait_for(ack: PublishAckFuture, failing: bool, late: &AtomicBool) -> Result<PublishAck, Source> {
+/// Waits for the acknowledgement of a fact that was sent on `sent_on`, and sets `late` if it is. `failing` says that the one before it did
+/// not come.
+async fn wait_for(
+    ack: PublishAckFuture,
+    client: &Client,
+    sent_on: u64,
+    failing: bool,
+    late: &AtomicBool,
+) -> Result<PublishAck, Source> {
     let mut ack = ack.into_future();
     if failing {
-        return Ok(tokio::time::timeout(FAILING_ACK_PATIENCE, ack).await??);
+        let is_gone = connection::number(client) != sent_on;
+        let patience = if is_gone { Duration::ZERO } else { FAILING_ACK_PATIENCE };
+        return Ok(tokio::time::timeout(patience, ack).await??);
     }
     if let Ok(in_time) = tokio::time::timeout(LATE_AFTER, &mut ack).await {
         return Ok(in_time?);
     }
     late.store(true, Ordering::Relaxed);
-    Ok(tokio::time::timeout(ACK_PATIENCE.saturating_sub(LATE_AFTER), ack).await??)
+    let ack = connection::answer(client, sent_on, ack);
+    Ok(tokio::time::timeout(ACK_PATIENCE.saturating_sub(LATE_AFTER), ack).await???)
 }

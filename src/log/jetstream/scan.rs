@@ -11,6 +11,7 @@ use super::message::{Content, StreamMessage};
 use crate::core::event::Record;
 use crate::core::id::Seq;
 use crate::log::{Damage, ReadError};
+use crate::nats::connection;
 
 /// Most idle consumers kept; the one that is idle longest is dropped.
 const SCANS_MAX: usize = 8;
@@ -23,7 +24,13 @@ pub(super) struct Scans {
     stream: String,
     trimmed_to: Arc<AtomicU64>,
     /// Consumers with the position delivered last, in the order of their last use.
-    idle: Mutex<Vec<(Seq, consumer::pull::Ordered)>>,
+    idle: Mutex<Vec<(Seq, Scan)>>,
+}
+
+/// A consumer and the number of its connection, with which it is lost.
+struct Scan {
+    messages: consumer::pull::Ordered,
+    connection: u64,
 }
 
 impl Scans {
@@ -34,14 +41,22 @@ impl Scans {
     /// Returns records after `after`, at most `limit`, none after `end`, which must be a position that holds a message; and the position
     /// up to which it has read.
     pub(super) async fn read(&self, after: Seq, limit: usize, end: Seq) -> Result<(Vec<Record>, Seq), ReadError> {
-        let mut messages = match self.resume(after) {
-            Some(messages) => messages,
-            None => consume(&self.jetstream, &self.stream, after).await?.1,
+        let client = self.jetstream.client();
+        let mut scan = match self.resume(after, connection::number(&client)) {
+            Some(scan) => scan,
+            None => self.begin(after).await?,
         };
         let mut records = Vec::new();
         let mut position = after;
         while position < end && records.len() < limit.min(PAGE_RECORDS_MAX) {
-            let next = tokio::time::timeout(STALL_PATIENCE, messages.next()).await;
+            let next = tokio::select! {
+                biased;
+                next = tokio::time::timeout(STALL_PATIENCE, scan.messages.next()) => next,
+                () = connection::replaced(&client, scan.connection) => {
+                    scan = self.begin(position).await?;
+                    continue;
+                }
+            };
             let Some(message) = next.map_err(|late| ReadError::Storage(late.into()))? else {
                 return Err(ReadError::Storage("the consumer ended before the end of the log".into()));
             };
@@ -55,8 +70,14 @@ impl Scans {
                 records.push(record);
             }
         }
-        self.keep(position, messages);
+        self.keep(position, scan);
         Ok((records, position))
+    }
+
+    async fn begin(&self, after: Seq) -> Result<Scan, ReadError> {
+        let connection = connection::number(&self.jetstream.client());
+        let (_, messages) = consume(&self.jetstream, &self.stream, after).await?;
+        Ok(Scan { messages, connection })
     }
 
     /// Fails if the positions between `after` and `before` hold no messages because another process has moved them to the archive.
@@ -66,19 +87,20 @@ impl Scans {
         if trimmed_to > after { Err(Damage::Gap { after, before }.into()) } else { Ok(()) }
     }
 
-    /// Removes and returns the idle consumer that continues after `after`.
-    fn resume(&self, after: Seq) -> Option<consumer::pull::Ordered> {
+    /// Removes and returns the idle consumer that continues after `after`, of those of this connection; the others are gone.
+    fn resume(&self, after: Seq, connection: u64) -> Option<Scan> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(_, scan)| scan.connection == connection);
         let index = idle.iter().position(|(position, _)| *position == after)?;
         Some(idle.remove(index).1)
     }
 
-    fn keep(&self, position: Seq, messages: consumer::pull::Ordered) {
+    fn keep(&self, position: Seq, scan: Scan) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() == SCANS_MAX {
             idle.remove(0);
         }
-        idle.push((position, messages));
+        idle.push((position, scan));
     }
 }
 

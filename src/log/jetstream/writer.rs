@@ -15,7 +15,7 @@ use crate::config::AppendMode;
 use crate::core::id::{RecordId, Seq};
 use crate::log::error::Source;
 use crate::log::{AppendError, Appended, ReadError};
-use crate::nats::Nats;
+use crate::nats::{Nats, connection};
 use crate::subject::Subjects;
 
 /// How often an append is tried before it fails, and the pause between two attempts. A killed server restarts, and a cluster elects a
@@ -202,7 +202,8 @@ impl Writer {
 
     /// Reads the stream up to its present end, so that facts stored by an attempt of unknown outcome are known.
     async fn read_back(&self) -> Result<(), Source> {
-        let stream = self.jetstream.get_stream(&self.stream).await?;
+        let asking = self.jetstream.get_stream(&self.stream);
+        let stream = connection::answer(&self.client, connection::number(&self.client), asking).await??;
         let end = Seq(stream.cached_info().state.last_sequence);
         Ok(tokio::time::timeout(READ_BACK_PATIENCE, self.cache.follow_to(end)).await??)
     }

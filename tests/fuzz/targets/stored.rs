@@ -1,16 +1,18 @@
-//! What pml stores: records, blocks, runs of ids, dead letters, backups.
+//! What pml stores: records, blocks, runs of ids, dead letters, backups, journals of runs, the file of ids of a stream.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use pml::clock::Clock;
 use pml::core::event::stored;
-use pml::core::id::Seq;
+use pml::core::id::{RecordId, Seq};
+use pml::execute::fuzzing::read_journal;
 use pml::history::backup::{Decoder, encode_log};
-use pml::log::{MemoryLog, SharedLog, fuzzing};
+use pml::log::{MemoryLog, SharedLog, fuzzing, use_id_index, write_id_index};
 use pml_fuzzer::{Form, Target};
+use tempfile::TempDir;
 
-use super::target;
+use super::{JSON_TREE_MULTIPLE, target};
 use crate::samples;
 
 /// The first `N` bytes, padded with zeros, and the rest.
@@ -94,5 +96,42 @@ pub(super) fn backup() -> Target {
         decoder.collect::<Result<Vec<_>, _>>().map(drop).map_err(|error| error.to_string())
     });
     target.memory_multiple = 96;
+    target
+}
+
+pub(super) fn journal() -> Target {
+    let words = &["run", "began", "ahead", "finished", "called", "waits", "failed", "program", "tasks", "$a", "s1", "fs:read"];
+    let first = r#"{"run":{"run":"run-1","intent":"x","workflow":{"tasks":[]},"created_us":1,"approve":[]}}"#;
+    let mut target = target("journal", Form::JsonLines, vec![first.into()], words, read_journal);
+    // A program is read as TypeScript.
+    (target.memory_fixed, target.memory_multiple) = (16 << 20, 2 * JSON_TREE_MULTIPLE);
+    target
+}
+
+/// The input is a list of changes of the file, of a position of three bytes and a value each: the file is longer than an input.
+pub(super) fn stream_ids() -> Target {
+    const IDS: u64 = 2_000;
+    let id = |number: u64| RecordId::from_parts(samples::noon().plus_millis(number), number.into());
+    let home = TempDir::new().unwrap();
+    write_id_index(home.path(), &(1..=IDS).map(id).collect::<Vec<_>>()).unwrap();
+    let path = std::fs::read_dir(home.path()).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read(&path).unwrap();
+    let inputs = (0..32_u8).map(|at| vec![at, at.wrapping_mul(37), 0, at, 1, at, 0, 255]).chain([Vec::new()]).collect();
+    let mut target = target("stream_ids", Form::Bytes, inputs, &[], move |input| {
+        let mut changed = file.clone();
+        for change in input.as_chunks::<4>().0 {
+            let at = usize::from(change[0]) | usize::from(change[1]) << 8 | usize::from(change[2]) << 16;
+            changed[at % file.len()] = change[3];
+        }
+        std::fs::write(&path, changed).unwrap();
+        let (complete_to, found) = use_id_index(home.path(), id(IDS / 2), id(IDS + 1))?;
+        match (complete_to, found) {
+            (Seq(0), None) => Err("begun anew".to_owned()),
+            (_, Some(Seq(seq))) if seq == IDS / 2 => Ok(()),
+            other => panic!("the index says {other:?}"),
+        }
+    });
+    // The file and the pages that are kept of it.
+    target.memory_fixed = 64 << 20;
     target
 }

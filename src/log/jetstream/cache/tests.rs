@@ -44,6 +44,26 @@ fn a_fact_belongs_to_the_append_that_sent_it_first() {
     assert_eq!(cache.add_unless_stored(&facts).unwrap(), [KnownBefore::Stored(Seq(1)), KnownBefore::InFlight]);
 }
 
+/// An append of a fact that the stream is just delivering repeats it, whatever the moment.
+#[test]
+fn a_fact_that_is_being_delivered_is_never_unknown() {
+    const FACTS: u64 = 1_000;
+    let facts: Vec<_> = (1..=FACTS).map(|number| encoded(number.into())).collect();
+    for _ in 0..20 {
+        let cache = cache();
+        cache.add_in_flight(facts.iter());
+        let messages = (1..).zip(&facts).map(|(seq, fact)| message(seq, fact, HERE)).collect();
+        std::thread::scope(|scope| {
+            let delivering = scope.spawn(|| cache.add_delivered(messages).unwrap());
+            while !delivering.is_finished() {
+                let known = cache.add_unless_stored(&facts[..1]).unwrap()[0];
+                assert_ne!(known, KnownBefore::Nothing);
+            }
+        });
+        assert_eq!(cache.lock().in_flight.len(), 0);
+    }
+}
+
 #[test]
 fn facts_whose_append_failed_are_not_kept_in_flight() {
     let (cache, facts) = (cache(), [1, 2].map(encoded));
