@@ -5,6 +5,7 @@
 //! thread has a lower priority than others and yields while it folds, so that few of them wait for the end of a time slice. A question whose asker has gone is dropped, also in
 //! the middle of a fold.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::{mpsc, oneshot};
@@ -46,6 +47,8 @@ pub(crate) enum PastError {
     Busy,
     #[error("the server is stopping")]
     Stopping,
+    #[error("the question could not be answered; the log of the server says why")]
+    Panicked,
     #[error("cannot read the log")]
     Read(#[from] ReadError),
 }
@@ -165,7 +168,9 @@ impl Past {
             mpsc::error::TrySendError::Full(_) => PastError::Busy,
             mpsc::error::TrySendError::Closed(_) => PastError::Stopping,
         })?;
-        answer.await.unwrap_or_else(|_| Err(PastError::Stopping.into()))
+        answer
+            .await
+            .unwrap_or_else(|_| Err(if self.jobs.is_closed() { PastError::Stopping } else { PastError::Panicked }.into()))
     }
 }
 
@@ -186,11 +191,12 @@ impl Folder {
             if is_dropped() {
                 continue;
             }
-            match self.state_at(at, &is_dropped).await {
-                Ok(Some(past)) => question(Ok(&past)),
-                Ok(None) => {}
-                Err(error) => question(Err(error)),
-            }
+            let found = match self.state_at(at, &is_dropped).await {
+                Ok(Some(past)) => Ok(past),
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            answer(question, found);
         }
     }
 
@@ -269,6 +275,17 @@ impl Folder {
     }
 }
 
+/// Answers a question. One that panics loses its own answer and not those of all later ones.
+fn answer(question: Question, found: Result<Arc<PastState>, PastError>) {
+    let answered = catch_unwind(AssertUnwindSafe(|| match found {
+        Ok(past) => question(Ok(&past)),
+        Err(error) => question(Err(error)),
+    }));
+    if answered.is_err() {
+        tracing::error!("a question about the past panicked");
+    }
+}
+
 /// The last position that a moment includes.
 async fn position(log: &dyn EventLog, at: Moment) -> Result<Seq, PastError> {
     let tail = *log.tail().borrow();
@@ -285,10 +302,11 @@ async fn position(log: &dyn EventLog, at: Moment) -> Result<Seq, PastError> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::core::event::Record;
-    use crate::data_dir::open_log;
+    use crate::core::event::{Event, Record, ToolRemoved};
     use crate::dataset::Dataset;
+    use crate::decisions::decision_record;
     use crate::embed;
+    use crate::log::MemoryLog;
 
     fn tools(config: &Config) -> Arc<PastTools> {
         Arc::new(PastTools {
@@ -319,7 +337,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = Config::load(None, []).unwrap().embedded_in(directory.path());
         let clock = Clock::system();
-        let log: SharedLog = Arc::new(open_log(&config, directory.path(), clock.clone()).unwrap());
+        let log: SharedLog = Arc::new(MemoryLog::new(clock.clone()));
         let dataset = Dataset::demo(clock.now());
         let runs = dataset.traces.iter().take(300).flat_map(|trace| trace.events(clock.now()).unwrap());
         log.append(dataset.tools.iter().cloned().chain(runs).map(Arc::new).collect()).await.unwrap();
@@ -332,5 +350,21 @@ mod tests {
             assert_eq!(past.state.digest(), folded(&records[..usize::try_from(at.0).unwrap()]).digest(), "at {at}");
         }
         assert_eq!(folder.kept.len(), STATES_KEPT);
+    }
+
+    #[tokio::test]
+    async fn a_question_that_panics_loses_its_own_answer_only() {
+        let config = Config::load(None, []).unwrap();
+        let home = tempfile::TempDir::new().unwrap();
+        let store = Store::at(&home.path().display().to_string(), &config).unwrap();
+        let clock = Clock::system();
+        let log: SharedLog = Arc::new(MemoryLog::new(clock.clone()));
+        let event = Event::ToolRemoved(ToolRemoved { tool: "x:tool".parse().unwrap() });
+        log.append(vec![Arc::new(decision_record(event, &clock))]).await.unwrap();
+        let past = Past::start(&config, store, (&log, &Views::fixed(Arc::default())), &embed::builtin()).unwrap();
+        let broken = |_: &PastState| -> Result<(), PastError> { panic!("a defect") };
+        assert!(matches!(past.ask(Moment::Now, broken).await, Err(PastError::Panicked)));
+        let applied = past.ask(Moment::Now, |past| Ok::<_, PastError>(past.state.applied())).await;
+        assert_eq!(applied.unwrap(), Seq(1));
     }
 }

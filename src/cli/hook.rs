@@ -4,6 +4,7 @@
 mod spool;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,7 +52,8 @@ struct SessionFile {
 }
 
 pub(super) fn run(arguments: Arguments, file: Option<&Path>, config: &Config) -> Outcome {
-    let directory = directory();
+    let directory = directory(|name| std::env::var_os(name))
+        .context("neither HOME nor XDG_STATE_HOME is set; one says where events wait")?;
     let spool = Spool::new(&directory);
     if arguments.deliver {
         let location = LogLocation { url: arguments.url, key: arguments.key, data: None, nats: None };
@@ -80,11 +82,12 @@ pub(super) fn run(arguments: Arguments, file: Option<&Path>, config: &Config) ->
     Ok(0)
 }
 
-/// The directory of what `pml hook` keeps.
-fn directory() -> PathBuf {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    state.unwrap_or_else(std::env::temp_dir).join("pml/hooks")
+/// The directory of what `pml hook` keeps; `None` if the environment names none of the user. A directory that everybody writes to is not
+/// used: others could put links and files there, and read what is added to them.
+fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = path("XDG_STATE_HOME").or_else(|| path("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("pml/hooks"))
 }
 
 fn file_name(session: &SessionId) -> String {
@@ -97,7 +100,8 @@ fn read_session(path: &Path) -> Option<SessionFile> {
 
 /// The sessions that hooks have reported, with the time of the first event: reading their logs too would teach everything twice.
 pub(super) fn reported() -> BTreeMap<String, Timestamp> {
-    let entries = std::fs::read_dir(directory().join("sessions")).into_iter().flatten().filter_map(Result::ok);
+    let Some(directory) = directory(|name| std::env::var_os(name)) else { return BTreeMap::new() };
+    let entries = std::fs::read_dir(directory.join("sessions")).into_iter().flatten().filter_map(Result::ok);
     let is_session = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
     let mut sessions: Vec<(SessionFile, PathBuf)> =
         entries.map(|entry| entry.path()).filter(is_session).filter_map(|path| Some((read_session(&path)?, path))).collect();
@@ -127,4 +131,19 @@ fn start_delivery(arguments: &Arguments, file: Option<&Path>) {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     drop(command.spawn());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_wait_below_the_home_of_the_user_and_nowhere_else() {
+        let of = |set: &[(&str, &str)]| {
+            directory(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)))
+        };
+        assert_eq!(of(&[("XDG_STATE_HOME", "/s"), ("HOME", "/h")]), Some(PathBuf::from("/s/pml/hooks")));
+        assert_eq!(of(&[("XDG_STATE_HOME", ""), ("HOME", "/h")]), Some(PathBuf::from("/h/.local/state/pml/hooks")));
+        assert_eq!(of(&[("HOME", "")]), None);
+    }
 }

@@ -97,8 +97,9 @@ fn read(path: &Path) -> anyhow::Result<String> {
     }
 }
 
-/// Writes a file whole. The first time, keeps it as it was.
+/// Writes a file whole. The first time, keeps it as it was. A symbolic link stays one: what it leads to is written.
 fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<()> {
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
@@ -121,4 +122,25 @@ fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<()> {
         std::fs::rename(&part, path)
     })();
     written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_a_link_stays_one_and_what_it_leads_to_is_written() {
+        let home = tempfile::TempDir::new().unwrap();
+        let (file, link) = (home.path().join("dotfiles.json"), home.path().join("settings.json"));
+        std::fs::write(&file, "before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, "before", "after").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "after");
+        assert_eq!(std::fs::read_to_string(home.path().join("dotfiles.json.pml-backup")).unwrap(), "before");
+        assert!(write(&link, "before", "again").is_err(), "it was changed in the meantime");
+        let new = home.path().join("new.json");
+        write(&new, "", "x").unwrap();
+        assert_eq!(std::fs::read_to_string(&new).unwrap(), "x");
+    }
 }

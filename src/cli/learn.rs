@@ -107,7 +107,7 @@ fn options(arguments: &Arguments, config: &Config, now: Timestamp) -> anyhow::Re
 fn since(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
     if let Some(days) = days {
-        return Ok(now.plus_micros(-DAY_US * i64::from(days)));
+        return Ok(now.plus_micros(DAY_US.saturating_mul(-i64::from(days))));
     }
     let parsed = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse());
     parsed.map_err(|_| anyhow::anyhow!("--since {text}: give days such as 30d, a date, or a time such as 2026-01-31T12:00:00Z"))
@@ -226,6 +226,7 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(since(text, now).unwrap(), expected.parse().unwrap(), "{text}");
         check("30d", "2026-03-01T12:00:00Z");
         check("2026-01-31", "2026-01-31T00:00:00Z");
+        assert!(since("4294967295d", now).unwrap() < since("4000d", now).unwrap(), "longer ago than time goes back");
         check("2026-01-31T10:00:00+01:00", "2026-01-31T09:00:00Z");
         for text in ["", "d", "-3d", "yesterday", "99999999999d"] {
             assert!(since(text, now).is_err(), "{text}");

@@ -7,6 +7,7 @@
 //!
 //! Ids are not redacted, since different ids would become equal: an event with a secret in an id is refused (`intake`).
 
+mod ahead;
 mod assigned;
 mod grams;
 mod json;

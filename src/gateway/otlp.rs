@@ -53,6 +53,9 @@ struct Inner {
     recorder: Recorder,
     clock: Clock,
     held: Mutex<Held>,
+    /// Held while runs are recorded: the task goes on while the process stops, and the runs that one has recorded must not be counted
+    /// twice.
+    recording: tokio::sync::Mutex<()>,
     /// Set when there is no room, so that the task looks at the traces at once.
     full: Notify,
 }
@@ -69,7 +72,8 @@ impl SpanCollector {
         let options = Arc::new(options);
         let traces = Traces::new(Arc::clone(&options), settings.limits());
         let held = Mutex::new(Held { traces, unrecorded: Vec::new() });
-        Self(Arc::new(Inner { options, settings: settings.clone(), recorder, clock, held, full: Notify::new() }))
+        let (recording, full) = (tokio::sync::Mutex::default(), Notify::new());
+        Self(Arc::new(Inner { options, settings: settings.clone(), recorder, clock, held, recording, full }))
     }
 
     /// Takes the spans of a request. Those that cannot be read, or that are too many for their trace, are counted as rejected.
@@ -140,6 +144,7 @@ impl SpanCollector {
 
     /// Records the runs that wait. Those that cannot be recorded now stay: the same ids twice are harmless.
     async fn record(&self) {
+        let _alone = self.0.recording.lock().await;
         loop {
             let runs: Vec<Run> = self.0.held.lock().unrecorded.iter().take(RUNS_MAX).cloned().collect();
             if runs.is_empty() {
@@ -156,5 +161,59 @@ impl SpanCollector {
 
     fn now_ms(&self) -> u64 {
         self.0.clock.uptime().millis_since(Uptime::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix::Actor as _;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::core::id::Seq;
+    use crate::lease::LeaseState;
+    use crate::metrics::Metrics;
+    use crate::publisher::{Publish, Publisher, Verdict};
+
+    /// Takes every event, after a moment in which others may run.
+    struct Taker(Arc<Mutex<std::collections::BTreeSet<String>>>);
+
+    impl actix::Actor for Taker {
+        type Context = actix::Context<Self>;
+    }
+
+    impl actix::Handler<Publish> for Taker {
+        type Result = actix::ResponseFuture<Result<Vec<Verdict>, crate::publisher::PublishError>>;
+
+        fn handle(&mut self, publish: Publish, _: &mut Self::Context) -> Self::Result {
+            let taken = Arc::clone(&self.0);
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                let facts = publish.items.iter().filter_map(|item| item.content.as_ref().ok());
+                taken.lock().extend(facts.filter_map(|fact| fact.event.execution()).map(ToString::to_string));
+                Ok(publish.items.iter().map(|_| Verdict::Accepted { seq: Seq(1) }).collect())
+            })
+        }
+    }
+
+    #[actix::test]
+    async fn every_run_is_recorded_when_the_task_and_the_end_of_the_process_record_at_the_same_time() {
+        const TRACES: usize = RUNS_MAX + RUNS_MAX / 2;
+        let config = config::Config::load(None, []).unwrap();
+        let limits = Arc::new(Limits::from(&config));
+        let taken = Arc::new(Mutex::default());
+        let (_sender, address) = watch::channel(Some(Taker(Arc::clone(&taken)).start().recipient()));
+        let lease = LeaseState::always();
+        let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::new(Metrics::new()));
+        let spans = SpanCollector::new(&config.otlp, &limits, Recorder::new(publisher, true, None), Clock::system());
+        let attribute = |key: &str, value: &str| serde_json::json!({"key": key, "value": {"stringValue": value}});
+        let attributes = [attribute("gen_ai.operation.name", "execute_tool"), attribute("gen_ai.tool.name", "read")];
+        let span =
+            |at: usize| serde_json::json!({"traceId": format!("{:032x}", at + 1), "spanId": "01", "attributes": attributes});
+        let all: Vec<_> = (0..TRACES).map(span).collect();
+        let body = serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": all}]}]}).to_string();
+        assert_eq!(spans.take(body.as_bytes(), Encoding::Json).unwrap().accepted, TRACES as u64);
+        tokio::join!(spans.stop(), spans.stop());
+        assert_eq!((taken.lock().len(), spans.0.held.lock().unrecorded.len()), (TRACES, 0));
     }
 }

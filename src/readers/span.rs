@@ -64,7 +64,8 @@ pub struct Span {
 impl Span {
     /// The bytes that its texts take.
     pub(crate) fn len(&self) -> usize {
-        let optional = [&self.words, &self.arguments, &self.result, &self.error, &self.session, &self.agent, &self.parent];
+        let Self { words, arguments, result, error, error_type, session, agent, parent, .. } = self;
+        let optional = [words, arguments, result, error, error_type, session, agent, parent];
         300 + self.name.len() + optional.iter().map(|text| text.as_ref().map_or(0, String::len)).sum::<usize>()
     }
 }

@@ -15,6 +15,9 @@ use crate::outcome::Outcome;
 use crate::run::{Basis, Ending, Options, Run};
 use crate::span::{Role, Span, Status};
 
+/// Longest id of a trace or a span, in bytes: those of OpenTelemetry have 32, UUIDs 36.
+const ID_LEN_MAX: usize = 256;
+
 /// The limits of [`Traces`]; times in the unit of the caller's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceLimits {
@@ -48,7 +51,7 @@ pub struct Traces {
     next_due: u64,
     closed: BTreeMap<String, ClosedTrace>,
     closed_order: VecDeque<String>,
-    /// Spans that were not looked at, because their trace has too many.
+    /// Spans that were not looked at, because their trace has too many or their ids are too long.
     dropped: u64,
 }
 
@@ -87,6 +90,10 @@ impl Traces {
     /// Adds a span. The same span twice is one.
     pub fn add(&mut self, span: Span, now: u64) {
         let limits = self.limits;
+        if span.trace.len() > ID_LEN_MAX || span.id.len() > ID_LEN_MAX {
+            self.dropped += 1;
+            return;
+        }
         let is_late = self.closed.contains_key(&span.trace);
         let trace = self.open.entry(span.trace.clone()).or_insert_with(|| OpenTrace {
             spans: BTreeMap::new(),
@@ -105,10 +112,9 @@ impl Traces {
         }
         self.next_due = self.next_due.min(trace.due);
         let len = span.len();
-        if trace.spans.insert(span.id.clone(), span).is_none() {
-            trace.bytes += len;
-            self.bytes += len;
-        }
+        let replaced = trace.spans.insert(span.id.clone(), span).map_or(0, |before| before.len());
+        trace.bytes = trace.bytes + len - replaced;
+        self.bytes = self.bytes + len - replaced;
     }
 
     /// Returns the runs of the traces that have waited long enough, or that must make room.
@@ -130,7 +136,7 @@ impl Traces {
         self.open.len() > self.limits.traces_max || self.bytes > self.limits.bytes_max
     }
 
-    /// How many spans were not looked at, because their trace has too many.
+    /// How many spans were not looked at, because their trace has too many or their ids are too long.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -144,10 +150,18 @@ impl Traces {
             }
             self.next_due = self.open.values().map(|trace| trace.due).min().unwrap_or(u64::MAX);
         }
-        while self.open.len() > self.limits.traces_max || self.bytes > self.limits.bytes_max {
-            let oldest = self.open.iter().min_by_key(|(_, trace)| (trace.due, trace.since)).map(|(name, _)| name.clone());
-            let Some(oldest) = oldest else { break };
-            self.close(&oldest, out);
+        if !self.is_full() {
+            return;
+        }
+        // Sorted once: one request may bring many times as many traces as there is room for.
+        let mut oldest: Vec<(u64, u64, String)> =
+            self.open.iter().map(|(name, trace)| (trace.due, trace.since, name.clone())).collect();
+        oldest.sort();
+        for (_, _, name) in oldest {
+            if !self.is_full() {
+                break;
+            }
+            self.close(&name, out);
         }
     }
 

@@ -50,6 +50,16 @@ fn executions_are_found_by_words_callee_outcome_and_time_and_come_in_pages() {
         assert!(answer.status == 400 && answer.text.contains(field), "{answer:?}");
     }
     assert_eq!(server.get("/v1/executions?after=never").status, 404);
+    server.accept(&json!([started("now2"), started("now3")]));
+    let whole = eventually("the open ones", || Some(list("")).filter(|whole| names(whole).len() == 9));
+    let (mut walked, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = list(&format!("?limit=2{after}"));
+        walked.extend(names(&page).into_iter().map(str::to_owned));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(walked, names(&whole), "pages reach the completed ones, however many are open");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The list of executions: those under way, then the latest completed ones, found by words, callee, outcome and time.
 
+use std::cmp::Reverse;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,7 +38,7 @@ pub(crate) struct ExecutionsQuery {
     /// Started at or after, and before, these times.
     since: Option<String>,
     until: Option<String>,
-    /// Go on after this completed execution.
+    /// Go on after this execution.
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -177,12 +179,15 @@ pub(crate) fn executions(view: &State, query: &ExecutionsQuery) -> Result<Value,
     let after: Option<ExecutionId> =
         query.after.as_ref().map(|text| text.parse()).transpose().map_err(|problem| Refused::invalid("after", problem))?;
     let mentions = Mentions::new(view);
-    let mut listed = if after.is_none() { open(view, &wanted, limit, &mentions) } else { Vec::new() };
+    let is_open = |id: &ExecutionId| view.executions.get(id).is_some();
+    let (after_open, after) = after.map_or((None, None), |id| if is_open(&id) { (Some(id), None) } else { (None, Some(id)) });
+    let open = if after.is_none() { open(view, &wanted, after_open.as_ref()) } else { Vec::new() };
+    let mut listed: Vec<_> = open.iter().take(limit).map(|trace| ExecutionDto::new(trace, Outcome::Open, &mentions)).collect();
     let closed = view.executions.closed().newest_first(after.as_ref());
     let Some(closed) = closed else {
-        return Err(Refused::unknown("after", "is no completed execution that is still kept; begin again without it"));
+        return Err(Refused::unknown("after", "is no execution that is still kept; begin again without it"));
     };
-    let (mut last, mut examined, mut is_more) = (None, 0, false);
+    let (mut last, mut examined, mut is_more) = (listed.last().map(|last| last.execution.clone()), 0, open.len() > limit);
     if wanted.outcome != Some(Outcome::Open) {
         for trace in closed {
             if listed.len() >= limit || examined == EXAMINED_MAX {
@@ -206,14 +211,18 @@ pub(crate) fn executions(view: &State, query: &ExecutionsQuery) -> Result<Value,
     }))
 }
 
-/// The executions under way, the latest first, at most `limit`.
-fn open(view: &State, wanted: &Wanted, limit: usize, mentions: &Mentions<'_>) -> Vec<ExecutionDto> {
+/// The executions under way, the latest first; those that come after one of them, if it is named.
+fn open(view: &State, wanted: &Wanted, after: Option<&ExecutionId>) -> Vec<TraceCompleted> {
     if wanted.outcome.is_some_and(|outcome| outcome != Outcome::Open) || wanted.capability.is_some() {
         return Vec::new();
     }
+    let latest_first = |trace: &TraceCompleted| (Reverse(trace.started), trace.execution.clone());
     let so_far = |(execution, open): (&ExecutionId, &OpenExecution)| open.complete(execution, true);
-    let fits = |trace: &TraceCompleted| wanted.includes(view, trace, Outcome::Open);
+    let after = after.and_then(|id| view.executions.get(id).map(|open| latest_first(&open.complete(id, true))));
+    let fits = |trace: &TraceCompleted| {
+        wanted.includes(view, trace, Outcome::Open) && after.as_ref().is_none_or(|after| latest_first(trace) > *after)
+    };
     let mut found: Vec<TraceCompleted> = view.executions.iter().map(so_far).filter(fits).collect();
-    found.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| a.execution.cmp(&b.execution)));
-    found.iter().take(limit).map(|trace| ExecutionDto::new(trace, Outcome::Open, mentions)).collect()
+    found.sort_by_key(latest_first);
+    found
 }

@@ -62,7 +62,7 @@ impl Settings {
         match kind {
             FileKind::ClaudeHooks => self.with_hooks(text, change),
             FileKind::ClaudeServers => self.with_server(text, change),
-            FileKind::Codex => Ok(self.with_table(text, change)),
+            FileKind::Codex => self.with_table(text, change),
         }
     }
 
@@ -100,10 +100,12 @@ impl Settings {
     }
 
     fn hook_group(&self, event: &str) -> String {
-        let command = if self.program.contains([' ', '\'', '"', '\\']) {
-            format!("'{}' hook", self.program.replace('\'', r"'\''"))
-        } else {
+        // A shell runs the command.
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+');
+        let command = if self.program.chars().all(is_plain) {
             format!("{} hook", self.program)
+        } else {
+            format!("'{}' hook", self.program.replace('\'', r"'\''"))
         };
         let hooks = json!([{"type": "command", "command": command, "timeout": 5}]);
         let group = if event.contains("ToolUse") { json!({"matcher": "*", "hooks": hooks}) } else { json!({"hooks": hooks}) };
@@ -129,10 +131,15 @@ impl Settings {
         Ok(settings.file_text(text))
     }
 
-    fn with_table(&self, text: &str, change: Change) -> String {
-        let has = text.lines().any(|line| line.trim() == CODEX_TABLE);
-        match change {
-            Change::Add if !has => {
+    /// The result is read again: tables can be written in more ways than these lines know.
+    fn with_table(&self, text: &str, change: Change) -> anyhow::Result<String> {
+        let has = |text: &str| {
+            let settings: toml::Table =
+                toml::from_str(text).map_err(|error| anyhow::anyhow!("is not TOML: {}", error.message()))?;
+            Ok::<_, anyhow::Error>(settings.get("mcp_servers").is_some_and(|servers| servers.get(NAME).is_some()))
+        };
+        let changed = match (change, has(text)?) {
+            (Change::Add, false) => {
                 let (program, url) = (toml_text(&self.program), toml_text(&self.url));
                 let gap = if text.is_empty() {
                     ""
@@ -143,9 +150,12 @@ impl Settings {
                 };
                 format!("{text}{gap}{CODEX_TABLE}\ncommand = {program}\nargs = [\"mcp\", \"--url\", {url}]\n")
             }
-            Change::Remove if has => without_table(text),
-            _ => text.to_owned(),
-        }
+            (Change::Remove, true) => without_table(text),
+            _ => return Ok(text.to_owned()),
+        };
+        let is_done = has(&changed).is_ok_and(|has| has == (change == Change::Add));
+        anyhow::ensure!(is_done, "mcp_servers is written in a way that cannot be changed here; change it by hand");
+        Ok(changed)
     }
 }
 
@@ -153,13 +163,13 @@ fn toml_text(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Takes the table out: from its name to the next one, with the blank line before it.
+/// Takes the table out, with the tables in it: from its name to the next one, with the blank line before it.
 fn without_table(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut inside = false;
     for line in text.split_inclusive('\n') {
         if line.trim_start().starts_with('[') {
-            inside = line.trim() == CODEX_TABLE;
+            inside = is_own_table(line);
             if inside && kept.last().is_some_and(|last| last.trim().is_empty()) {
                 kept.pop();
             }
@@ -169,6 +179,13 @@ fn without_table(text: &str) -> String {
         }
     }
     kept.concat()
+}
+
+/// Whether a line begins pml's table or one in it: `[mcp_servers.pml]`, `[mcp_servers."pml".env] # mine`.
+fn is_own_table(line: &str) -> bool {
+    let header: Result<toml::Table, _> = toml::from_str(line);
+    let servers = header.ok().and_then(|header| header.get("mcp_servers")?.as_table().cloned());
+    servers.is_some_and(|servers| servers.contains_key(NAME))
 }
 
 /// Whether a group of hooks runs `pml hook` and nothing else.
@@ -249,5 +266,31 @@ mod tests {
         assert_eq!(parsed["mcp_servers"]["pml"]["args"][0].as_str(), Some("mcp"));
         let before_others = "[mcp_servers.pml]\ncommand = \"pml\"\n\n[other]\nx = 1\n";
         assert_eq!(settings().changed(FileKind::Codex, before_others, Change::Remove).unwrap(), "[other]\nx = 1\n");
+    }
+
+    #[test]
+    fn a_table_of_codex_is_recognised_however_it_is_written_and_never_written_twice() {
+        for header in ["[mcp_servers.pml] # mine", "[ mcp_servers . \"pml\" ]", "mcp_servers.pml = {}\n[a]"] {
+            let text = format!("{header}\ncommand = \"pml\"\n");
+            assert_eq!(settings().changed(FileKind::Codex, &text, Change::Add).unwrap(), text);
+        }
+        let with_env = "[mcp_servers.'pml'] # mine\ncommand = \"pml\"\n\n[mcp_servers.pml.env]\nA = \"b\"\n\n[other]\nx = 1\n";
+        assert_eq!(settings().changed(FileKind::Codex, with_env, Change::Remove).unwrap(), "[other]\nx = 1\n");
+        for text in ["mcp_servers = { fs = { command = \"x\" } }\n", "not toml"] {
+            assert!(settings().changed(FileKind::Codex, text, Change::Add).is_err(), "{text}");
+        }
+        assert!(settings().changed(FileKind::Codex, "mcp_servers.pml.command = \"x\"\n", Change::Remove).is_err());
+    }
+
+    #[test]
+    fn a_program_whose_path_a_shell_would_interpret_is_quoted() {
+        for program in ["/opt/$(id)/pml", "/opt/a;b/pml", "/opt/a&b/pml", "/opt/it's/pml"] {
+            let settings = Settings { program: program.to_owned(), url: String::new() };
+            let added = settings.changed(FileKind::ClaudeHooks, "", Change::Add).unwrap();
+            let value: Value = serde_json::from_str(&added).unwrap();
+            let command = value["hooks"]["SessionEnd"][0]["hooks"][0]["command"].as_str().unwrap();
+            assert_eq!(command, format!("'{}' hook", program.replace('\'', r"'\''")));
+            assert_eq!(settings.changed(FileKind::ClaudeHooks, &added, Change::Remove).unwrap().trim(), "{}");
+        }
     }
 }

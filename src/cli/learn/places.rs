@@ -36,11 +36,10 @@ pub(super) fn usual() -> Vec<PathBuf> {
 pub(super) fn files(roots: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     for root in roots {
-        match std::fs::metadata(root) {
-            Ok(metadata) if metadata.is_dir() => walk(root, DEPTH_MAX, &mut found)?,
-            Ok(metadata) => found.push(described(root.clone(), &metadata)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", root.display())),
+        match unless_gone(std::fs::metadata(root), root)? {
+            Some(metadata) if metadata.is_dir() => walk(root, DEPTH_MAX, &mut found)?,
+            Some(metadata) => found.push(described(root.clone(), &metadata)),
+            None => {}
         }
     }
     found.sort();
@@ -48,9 +47,10 @@ pub(super) fn files(roots: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Symbolic links are not followed: they may lead out of what was named, or in a circle.
+/// Symbolic links are not followed: they may lead out of what was named, or in a circle. Agents remove old sessions at any moment, so
+/// what has gone since its name was read is left out.
 fn walk(directory: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Result<()> {
-    let entries = std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let Some(entries) = unless_gone(std::fs::read_dir(directory), directory)? else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         let (kind, path) = (entry.file_type()?, entry.path());
@@ -58,10 +58,19 @@ fn walk(directory: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Resul
             walk(&path, depth - 1, found)?;
         } else if kind.is_file() && path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
             anyhow::ensure!(found.len() < FILES_MAX, "more than {FILES_MAX} files; name a smaller directory");
-            found.push(described(path, &entry.metadata()?));
+            let metadata = unless_gone(entry.metadata(), &path)?;
+            found.extend(metadata.map(|metadata| described(path, &metadata)));
         }
     }
     Ok(())
+}
+
+/// `None` if the file or directory is not there.
+fn unless_gone<T>(read: std::io::Result<T>, path: &Path) -> anyhow::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).with_context(|| format!("cannot read {}", path.display())),
+    }
 }
 
 fn described(path: PathBuf, metadata: &std::fs::Metadata) -> Found {
@@ -92,6 +101,7 @@ mod tests {
             names
         };
         assert_eq!(names(&[home.path().join("a")]), [session, export]);
+        walk(&home.path().join("removed meanwhile"), 1, &mut Vec::new()).unwrap();
         assert_eq!(names(&[odd.clone(), text.clone(), home.path().join("missing")]), [text, odd]);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::ahead::Ahead;
 use super::names::{self, Degree};
 use super::text::is_placeholder;
 use super::tokens;
@@ -70,7 +71,7 @@ enum Separator {
 }
 
 /// Returns the value of the secret whose name is at `at`.
-pub(super) fn value_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
+pub(super) fn value_at(text: &str, at: usize, floor: usize, ahead: &mut Ahead) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let left = bytes[floor..at].iter().rev().take(NAME_LEN_MAX).take_while(|byte| part(byte)).count();
@@ -80,7 +81,7 @@ pub(super) fn value_at(text: &str, at: usize, floor: usize) -> Option<Range<usiz
     let degree = names::degree(name)?;
     let (separator, from) = separator(text, end, name.starts_with("--"))?;
     let environment = separator == Separator::Equals && is_environment(text, start, name);
-    let value = AssignedValue::read(text, from, environment)?;
+    let value = AssignedValue::read(text, from, environment, ahead)?;
     let shown = text.get(value.range.clone())?;
     let is_secret = match (degree, separator) {
         (_, Separator::Words) => is_random_word(shown),
@@ -141,7 +142,7 @@ struct AssignedValue {
 
 impl AssignedValue {
     /// Reads the value that begins at `from`, up to the closing quote or the end of the word.
-    fn read(text: &str, from: usize, environment: bool) -> Option<Self> {
+    fn read(text: &str, from: usize, environment: bool, ahead: &mut Ahead) -> Option<Self> {
         let bytes = text.as_bytes();
         let escapes = bytes.get(from..)?.iter().take(SPACES_MAX).take_while(|byte| **byte == b'\\').count();
         let quote = bytes.get(from + escapes).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
@@ -153,11 +154,10 @@ impl AssignedValue {
         }
         let start = if quote.is_some() { from + escapes + 1 } else { from };
         let ends =
-            |byte: &u8| byte.is_ascii_whitespace() || b"\"'`\\<>".contains(byte) || !environment && b"&,;|)}]".contains(byte);
+            |byte: u8| byte.is_ascii_whitespace() || b"\"'`\\<>".contains(&byte) || !environment && b"&,;|)}]".contains(&byte);
         // A placeholder such as `<token>` or `{token}` includes its brackets.
         let open = bytes[start..].iter().take_while(|byte| matches!(byte, b'<' | b'{' | b'$' | b'(')).count();
-        let len = bytes[start + open..].iter().position(ends).unwrap_or(bytes.len() - start - open);
-        let mut end = start + open + len;
+        let mut end = ahead.values[usize::from(environment)].find(bytes, start + open, ends);
         if open > 0 {
             end += bytes[end..].iter().take(open).take_while(|byte| matches!(byte, b'>' | b'}' | b')')).count();
         }
@@ -247,6 +247,7 @@ fn is_random_word(word: &str) -> bool {
 /// Whether name and value are the same, as in `password=password`, which passes a variable on.
 fn is_same(name: &str, word: &str) -> bool {
     let last = name.rsplit(['.', '-']).next().unwrap_or_default();
-    let given = word.rsplit('.').next().unwrap_or_default();
-    last.eq_ignore_ascii_case(given)
+    let Some(start) = word.len().checked_sub(last.len()) else { return false };
+    let is_whole = start == 0 || word.as_bytes()[start - 1] == b'.';
+    is_whole && word.get(start..).is_some_and(|given| last.eq_ignore_ascii_case(given))
 }

@@ -1,10 +1,12 @@
 //! Redaction of running text: tokens, PEM blocks, credentials in addresses and headers, and values assigned to the name of a secret.
 //!
 //! The text is scanned from left to right, again while something is found, a few times at most. Secrets are searched for only where `grams`
-//! finds that one may begin, and a scan does not search replaced text again, so the time is linear in the length of the text.
+//! finds that one may begin, and a scan searches neither replaced text nor what is `ahead` of several such places again, so the time is
+//! linear in the length of the text.
 
 use std::ops::Range;
 
+use super::ahead::Ahead;
 use super::{REDACTED, assigned, grams, tokens};
 
 /// Longest part of an address that is searched for credentials.
@@ -27,10 +29,11 @@ pub(super) fn redact(text: &str) -> Option<String> {
 
 fn scan(text: &str) -> Option<String> {
     let mut clean: Option<String> = None;
+    let mut ahead = Ahead::default();
     let (mut kept, mut from) = (0, 0);
     while let Some(at) = grams::next(text.as_bytes(), from) {
         from = at + 1;
-        if let Some(secret) = secret_at(text, at, kept) {
+        if let Some(secret) = secret_at(text, at, kept, &mut ahead) {
             let clean = clean.get_or_insert_with(|| String::with_capacity(text.len()));
             clean.push_str(&text[kept..secret.start]);
             clean.push_str(REDACTED);
@@ -43,12 +46,12 @@ fn scan(text: &str) -> Option<String> {
 }
 
 /// Returns the secret that the gram at `at` belongs to. It begins at or after `floor`.
-fn secret_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
-    let found = tokens::token_at(text, at, floor)
+fn secret_at(text: &str, at: usize, floor: usize, ahead: &mut Ahead) -> Option<Range<usize>> {
+    let found = tokens::token_at(text, at, floor, ahead)
         .or_else(|| pem_body(text, at))
         .or_else(|| address_password(text, at))
         .or_else(|| scheme_credentials(text, at, floor))
-        .or_else(|| assigned::value_at(text, at, floor))?;
+        .or_else(|| assigned::value_at(text, at, floor, ahead))?;
     let secret = text.get(found.clone())?;
     (!secret.is_empty() && !secret.starts_with(REDACTED)).then_some(found)
 }

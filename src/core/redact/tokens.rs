@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::ahead::Ahead;
+
 /// The characters that may follow a prefix.
 #[derive(Clone, Copy)]
 enum Body {
@@ -121,7 +123,7 @@ const JWT_PART_MIN: usize = 8;
 const BOT_SECRET_LEN: usize = 35;
 
 /// Returns the token at `at`, which may begin before `at` but not before `floor`.
-pub(super) fn token_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
+pub(super) fn token_at(text: &str, at: usize, floor: usize, ahead: &mut Ahead) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     if bytes.get(at + 1) == Some(&b':') {
         return bot_token(bytes, at, floor);
@@ -131,14 +133,14 @@ pub(super) fn token_at(text: &str, at: usize, floor: usize) -> Option<Range<usiz
     }
     let rest = &bytes[at..];
     if rest.starts_with(b"eyJ") {
-        return web_token(rest).map(|len| at..at + len);
+        return web_token(bytes, at, ahead);
     }
     PREFIXES.iter().find_map(|(prefix, body, min)| {
-        let rest = rest.strip_prefix(prefix.as_bytes())?;
-        let len = run(rest, *body);
+        let start = at + rest.strip_prefix(prefix.as_bytes()).map(|_| prefix.len())?;
+        let end = ahead.bodies[*body as usize].find(bytes, start, |byte| !body.holds(byte));
         // A word such as `sk-learn-compatible-estimators` has no digits.
-        let has_digit = rest[..len].iter().any(u8::is_ascii_digit);
-        (len >= *min && has_digit).then(|| at..at + prefix.len() + trimmed(&rest[..len]))
+        let has_digit = ahead.digit.find(bytes, start, |byte| byte.is_ascii_digit()) < end;
+        (end - start >= *min && has_digit).then(|| at..start + trimmed(&bytes[start..end]))
     })
 }
 
@@ -159,12 +161,14 @@ fn trimmed(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1)
 }
 
-/// Returns the length of the JSON web token at the start of `bytes`.
-fn web_token(bytes: &[u8]) -> Option<usize> {
-    let header = run(bytes, Body::Base64Url);
-    let payload = bytes.get(header..)?.strip_prefix(b".").map(|rest| run(rest, Body::Base64Url))?;
-    let long = header >= JWT_PART_MIN && payload >= JWT_PART_MIN;
-    long.then(|| trimmed(&bytes[..run(bytes, Body::Dotted)]))
+/// Returns the JSON web token that begins at `at`.
+fn web_token(bytes: &[u8], at: usize, ahead: &mut Ahead) -> Option<Range<usize>> {
+    let [header, payload] = &mut ahead.web_token_parts;
+    let header_end = header.find(bytes, at, |byte| !Body::Base64Url.holds(byte));
+    let start = header_end + bytes.get(header_end..)?.strip_prefix(b".").map(|_| 1)?;
+    let payload_end = payload.find(bytes, start, |byte| !Body::Base64Url.holds(byte));
+    let long = header_end - at >= JWT_PART_MIN && payload_end - start >= JWT_PART_MIN;
+    long.then(|| at..at + trimmed(&bytes[at..at + run(&bytes[at..], Body::Dotted)]))
 }
 
 /// Returns the bot token whose number ends at `at`.
@@ -175,10 +179,11 @@ fn bot_token(bytes: &[u8], at: usize, floor: usize) -> Option<Range<usize>> {
     ((8..=12).contains(&number) && secret >= BOT_SECRET_LEN).then(|| start..at + 2 + secret)
 }
 
-/// Whether `word` looks random: long, with letters and digits mixed as in no name or number.
+/// Whether `word` looks random: long, with letters and digits mixed as in no name or number. A very long word is judged by its beginning.
 pub(super) fn is_random(word: &str) -> bool {
     const LEN_MIN: usize = 16;
-    let bytes = word.as_bytes();
+    const LEN_JUDGED: usize = 512;
+    let bytes = &word.as_bytes()[..word.len().min(LEN_JUDGED)];
     let kinds = [u8::is_ascii_digit, u8::is_ascii_lowercase, u8::is_ascii_uppercase];
     let [digits, lower, upper] = kinds.map(|kind| bytes.iter().filter(|byte| kind(byte)).count());
     let base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-' | b'.' | b'~');

@@ -130,8 +130,7 @@ fn problem(status: &RunStatus) -> String {
 /// The tools that a call would call, itself or by way of a capability, and that somebody has to approve first.
 pub(super) fn unapproved(driver: &Driver, own: &ProgramRun, callee: &Callee) -> BTreeSet<ToolId> {
     let parts = &driver.shared.parts;
-    let mut tools = BTreeSet::new();
-    gather(&parts.views.current(), callee, DEPTH_MAX, &mut tools);
+    let mut tools = reached_tools(&parts.views.current(), callee);
     tools.retain(|tool| {
         let needs =
             parts.upstreams.tool(tool).is_ok_and(|tool| needs_approval(tool.annotations.as_ref(), parts.settings.approval));
@@ -140,16 +139,67 @@ pub(super) fn unapproved(driver: &Driver, own: &ProgramRun, callee: &Callee) -> 
     tools
 }
 
-fn gather(state: &State, callee: &Callee, depth: usize, tools: &mut BTreeSet<ToolId>) {
-    match callee {
-        Callee::Tool(tool) => {
-            tools.insert(tool.clone());
-        }
-        Callee::Capability(id) if depth > 0 => {
-            for call in state.capabilities.get(*id).into_iter().flat_map(|capability| &capability.structure.calls) {
-                gather(state, call, depth - 1, tools);
+/// The tools that a call reaches within [`DEPTH_MAX`] levels. Level by level and each capability once: the ways through capabilities that
+/// call each other several times are too many to be walked.
+fn reached_tools(state: &State, callee: &Callee) -> BTreeSet<ToolId> {
+    let (mut tools, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut level = vec![callee];
+    for _ in 0..=DEPTH_MAX {
+        let mut below = Vec::new();
+        for callee in level {
+            match callee {
+                Callee::Tool(tool) => {
+                    tools.insert(tool.clone());
+                }
+                Callee::Capability(id) => {
+                    let capability = if seen.insert(*id) { state.capabilities.get(*id) } else { None };
+                    below.extend(capability.into_iter().flat_map(|capability| &capability.structure.calls));
+                }
             }
         }
-        Callee::Capability(_) => {}
+        level = below;
+    }
+    tools
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::capability::Structure;
+    use crate::core::event::{CapabilityDeclared, DeclaredStructure, Event, NewRecord, Record, StructureNode};
+    use crate::core::id::RecordId;
+    use crate::core::time::Timestamp;
+
+    /// Declares a capability that calls `callee` fifty times.
+    fn declare(state: &mut State, callee: &Callee) -> Callee {
+        let node = |n: usize| StructureNode { id: format!("n{n}").parse().unwrap(), callee: callee.clone() };
+        let structure = DeclaredStructure { nodes: (0..50).map(node).collect(), edges: Vec::new() };
+        let id = Structure::declared(&structure).0;
+        let (name, description) = (id.to_string(), String::new());
+        let event = CapabilityDeclared { name, description, structure, code: None, parameters_schema: None };
+        let (seq, at) = (state.applied().next(), Timestamp::from_micros(0));
+        let fact = NewRecord {
+            id: RecordId::from_bits(u128::from(seq.0)),
+            time: at,
+            source: "test".into(),
+            causation: None,
+            envelope: None,
+            event: Event::CapabilityDeclared(event),
+        };
+        state.apply(&Record { seq, recorded_at: at, fact: Arc::new(fact) });
+        Callee::Capability(id)
+    }
+
+    #[test]
+    fn the_tools_below_capabilities_that_call_each_other_often_are_found_at_once() {
+        let mut state = State::default();
+        let tool: ToolId = "x:tool".parse().unwrap();
+        let mut callee = Callee::Tool(tool.clone());
+        for level in 1..=DEPTH_MAX {
+            callee = declare(&mut state, &callee);
+            assert_eq!(reached_tools(&state, &callee), BTreeSet::from([tool.clone()]), "level {level}");
+        }
+        callee = declare(&mut state, &callee);
+        assert!(reached_tools(&state, &callee).is_empty(), "nothing is called so deep");
     }
 }

@@ -147,7 +147,7 @@ impl ResponseError for ApiError {
             | Self::Approve(ApproveError::Append(_))
             | Self::Past(PastError::Stopping)
             | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Read(_) | Self::Ask(_) | Self::Past(PastError::Read(_)) | Self::Snapshot(_) => {
+            Self::Read(_) | Self::Ask(_) | Self::Past(PastError::Read(_) | PastError::Panicked) | Self::Snapshot(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }

@@ -136,3 +136,35 @@ fn spans_that_are_their_own_ancestors_do_no_harm() {
     traces.add(call("t", "b", "a", "x:b", 1), 0);
     assert_eq!(traces.take_all().len(), 0, "no span is on top");
 }
+
+#[test]
+fn a_span_that_comes_again_counts_by_what_it_is_now() {
+    let mut traces = Traces::new(Arc::new(Options::default()), TraceLimits { bytes_max: 10_000, ..limits() });
+    traces.add(root("t"), 0);
+    let small = traces.bytes;
+    traces.add(Span { result: Some("x".repeat(20_000)), ..root("t") }, 1);
+    assert!(traces.is_full() && traces.bytes == small + 20_000, "{} bytes", traces.bytes);
+    traces.add(root("t"), 2);
+    assert!(!traces.is_full() && traces.bytes == small, "{} bytes", traces.bytes);
+    traces.take_all();
+    assert_eq!(traces.bytes, 0);
+}
+
+#[test]
+fn a_span_with_very_long_ids_is_not_held() {
+    let mut traces = traces();
+    let long = "a".repeat(100_000);
+    traces.add(root(&long), 0);
+    traces.add(Span { id: long, ..root("t") }, 0);
+    assert_eq!((traces.dropped(), traces.open.len()), (2, 0));
+}
+
+#[test]
+fn those_that_wait_for_longest_make_room() {
+    let mut traces = traces();
+    for (at, name) in ["c", "a", "d", "b", "e"].into_iter().enumerate() {
+        traces.add(call(name, "1", "root", "x:a", 1), at as u64);
+    }
+    assert_eq!(traces.take_due(5).len(), 2);
+    assert_eq!(traces.open.keys().map(String::as_str).collect::<Vec<_>>(), ["b", "d", "e"]);
+}
