@@ -68,7 +68,7 @@ pub(crate) struct ExecutionParts {
 /// Runs the actor until `stop`: catches up with the log, then announces its address to publishers.
 pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
-    let mut executions = view.executions.clone();
+    let mut executions = view.executions.clone().without_traces();
     let mut position = view.applied();
     loop {
         let records = parts.log.read(position, BATCH_RECORDS_MAX).await?;

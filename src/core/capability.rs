@@ -205,8 +205,9 @@ impl Capabilities {
         seq: Seq,
     ) -> Option<CapabilityId> {
         let flawless = trace.success && trace.steps.iter().all(|step| step.success);
-        let known = self.position(id).filter(|position| self.at(*position).status != Status::Stub);
-        let has_room = self.position(id).is_some() || self.len() < CAPABILITIES_MAX;
+        let position = self.position(id);
+        let known = position.filter(|position| self.at(*position).status != Status::Stub);
+        let has_room = position.is_some() || self.len() < CAPABILITIES_MAX;
         if known.is_none() && !(flawless && has_room) {
             return None;
         }

@@ -39,6 +39,10 @@ pub struct SeenIds {
     runs: Vec<Arc<[RecordId]>>,
     /// Sorted, and disjoint from the runs.
     recent: Vec<RecordId>,
+    /// The number of ids in `runs`.
+    run_ids: usize,
+    /// No id that was ever added is larger, so a larger one is new without a search.
+    largest: Option<RecordId>,
 }
 
 impl Default for SeenIds {
@@ -50,7 +54,7 @@ impl Default for SeenIds {
 impl SeenIds {
     pub(crate) fn with_horizon(generation_ids: usize, generations_kept: usize) -> Self {
         let horizon = Horizon { generation_ids, generations_kept };
-        Self { horizon, full: Vec::new(), runs: Vec::new(), recent: Vec::new() }
+        Self { horizon, full: Vec::new(), runs: Vec::new(), recent: Vec::new(), run_ids: 0, largest: None }
     }
 
     /// Restores what [`Self::generations`] gave; `None` if it cannot have given that.
@@ -60,25 +64,29 @@ impl SeenIds {
             if !generation.is_sorted_by(|a, b| a < b) {
                 return None;
             }
-            let place = if generation.len() == GENERATION_IDS { &mut seen.full } else { &mut seen.runs };
-            place.push(generation.into());
+            seen.largest = seen.largest.max(generation.last().copied());
+            if generation.len() == GENERATION_IDS {
+                seen.full.push(generation.into());
+            } else {
+                seen.run_ids += generation.len();
+                seen.runs.push(generation.into());
+            }
         }
         (seen.full.len() <= GENERATIONS_KEPT).then_some(seen)
     }
 
     /// Adds an id; `false` if it was in the set.
     pub fn insert(&mut self, id: RecordId) -> bool {
-        let at = match self.recent.last() {
-            Some(last) if *last < id => self.recent.len(),
-            _ => match self.recent.binary_search(&id) {
-                Ok(_) => return false,
-                Err(at) => at,
-            },
-        };
-        if self.runs.iter().chain(&self.full).any(|run| holds(run, id)) {
-            return false;
+        if self.largest < Some(id) {
+            self.largest = Some(id);
+            self.recent.push(id);
+        } else {
+            let Err(at) = self.recent.binary_search(&id) else { return false };
+            if self.runs.iter().chain(&self.full).any(|run| holds(run, id)) {
+                return false;
+            }
+            self.recent.insert(at, id);
         }
-        self.recent.insert(at, id);
         if self.recent.len() == RECENT_MAX || self.present_len() == self.horizon.generation_ids {
             self.merge_recent();
         }
@@ -86,7 +94,7 @@ impl SeenIds {
     }
 
     pub fn contains(&self, id: RecordId) -> bool {
-        holds(&self.recent, id) || self.runs.iter().chain(&self.full).any(|run| holds(run, id))
+        self.largest >= Some(id) && (holds(&self.recent, id) || self.runs.iter().chain(&self.full).any(|run| holds(run, id)))
     }
 
     /// The number of ids kept.
@@ -100,7 +108,7 @@ impl SeenIds {
 
     /// The number of ids of the present generation.
     fn present_len(&self) -> usize {
-        self.recent.len() + self.runs.iter().map(|run| run.len()).sum::<usize>()
+        self.recent.len() + self.run_ids
     }
 
     /// The ids by generation, the oldest first, those of each in order. Close to O(n), since the runs are sorted already.
@@ -117,11 +125,13 @@ impl SeenIds {
         let is_full = self.present_len() >= self.horizon.generation_ids;
         let mut run = std::mem::take(&mut self.recent);
         while let Some(last) = self.runs.pop_if(|last| is_full || last.len() < 2 * run.len()) {
+            self.run_ids -= last.len();
             run.extend_from_slice(&last);
             run.sort();
         }
         self.recent.reserve_exact(RECENT_MAX);
         if !is_full {
+            self.run_ids += run.len();
             return self.runs.push(run.into());
         }
         if self.full.len() == self.horizon.generations_kept {

@@ -29,6 +29,9 @@ pub use open::{OpenExecution, OpenStep, UNFINISHED};
 /// of unknown executions. Part of the fold, hence constant.
 pub const TRACES_KEPT: usize = 100_000;
 
+/// Steps up to which looking through all of them is faster than building a map of them.
+const SHORT_TRACE_STEPS: usize = 16;
+
 /// A persistent hash map by execution: every event looks its execution up. Nothing may depend on its order.
 type ByExecution<V> = GenericHashMap<ExecutionId, V, BuildHasherDefault<PrecomputedHash>, DefaultSharedPtr>;
 
@@ -42,6 +45,13 @@ pub struct Executions {
 }
 
 impl Executions {
+    /// The same executions for deciding on events: traces of executions that are closed from now on are not kept, their ids are.
+    #[must_use]
+    pub fn without_traces(mut self) -> Self {
+        self.closed.keep_ids_only();
+        self
+    }
+
     /// Applies a fact. Returns `false` if its execution is already closed; then nothing changes.
     pub fn apply(&mut self, fact: &Arc<NewRecord>) -> bool {
         match &fact.event {
@@ -153,6 +163,13 @@ impl TraceCompleted {
     /// The data flow as pairs of step positions. Steps come after the steps they depend on.
     pub fn data_flow(&self) -> Vec<(usize, usize)> {
         let mut flow = Vec::new();
+        if self.steps.len() <= SHORT_TRACE_STEPS {
+            let from = |on: &StepId, to: usize| self.steps[..to].iter().position(|step| step.step == *on);
+            for (to, step) in self.steps.iter().enumerate() {
+                flow.extend(step.depends_on.iter().filter_map(|on| from(on, to)).map(|from| (from, to)));
+            }
+            return flow;
+        }
         let mut earlier: BTreeMap<&StepId, usize> = BTreeMap::new();
         for (to, step) in self.steps.iter().enumerate() {
             flow.extend(step.depends_on.iter().filter_map(|on| earlier.get(on)).map(|from| (*from, to)));
@@ -184,5 +201,47 @@ impl Digestible for Executions {
             }
         }
         self.closed.digest(writer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TraceStep;
+    use crate::time::Timestamp;
+
+    /// A trace in which every step depends on the one three before it, on one that comes later, and on `s1`, of which there are two.
+    fn trace(steps: usize) -> TraceCompleted {
+        let id = |number: usize| -> StepId { format!("s{}", number.max(1)).parse().unwrap() };
+        let step = |number: usize| TraceStep {
+            step: id(number),
+            tool: "a:x".parse().unwrap(),
+            depends_on: [number.saturating_sub(3), number + 2, 1].map(id).to_vec(),
+            success: true,
+            duration_ms: None,
+            error_kind: None,
+        };
+        TraceCompleted {
+            execution: "e".parse().unwrap(),
+            session: None,
+            agent: None,
+            intent: String::new(),
+            steps: (0..steps).map(step).collect(),
+            success: true,
+            started: Timestamp::from_micros(0),
+            ended: Timestamp::from_micros(0),
+            abandoned: false,
+            code: None,
+        }
+    }
+
+    #[test]
+    fn the_data_flow_of_a_short_trace_is_that_of_the_beginning_of_a_long_one() {
+        assert_eq!(trace(5).data_flow(), [(0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 3), (0, 4), (0, 4)]);
+        let beginning = |steps: usize| -> Vec<_> {
+            trace(steps).data_flow().into_iter().filter(|(_, to)| *to < SHORT_TRACE_STEPS).collect()
+        };
+        assert_eq!(beginning(SHORT_TRACE_STEPS), beginning(SHORT_TRACE_STEPS + 1));
+        assert_eq!(beginning(SHORT_TRACE_STEPS), beginning(3 * SHORT_TRACE_STEPS));
     }
 }

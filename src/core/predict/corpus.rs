@@ -135,22 +135,42 @@ pub(super) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
 
 /// The same of the positions that `wanted` accepts; only those of values that are large enough are asked about.
 pub(crate) fn largest_of(values: &[f32], keep: usize, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
-    let larger_first = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    let mut kept: Vec<(u32, f32)> = Vec::new();
+    let mut kept: Vec<LargerFirst> = Vec::with_capacity(values.len().min(2 * keep + 2 * BLOCK));
     let mut bar = if keep > 0 { 0.0 } else { f32::INFINITY };
     for (block, from) in values.chunks(BLOCK).zip((0_u32..).step_by(BLOCK)) {
         if block.iter().filter(|value| **value > bar).count() > 0 {
-            kept.extend((from..).zip(block.iter().copied()).filter(|(at, value)| *value > bar && wanted(*at)));
+            let large = (from..).zip(block.iter().copied()).filter(|(at, value)| *value > bar && wanted(*at));
+            kept.extend(large.map(|(at, value)| LargerFirst::new(at, value)));
             if kept.len() >= 2 * keep + BLOCK {
-                kept.select_nth_unstable_by(keep - 1, larger_first);
+                kept.select_nth_unstable(keep - 1);
                 kept.truncate(keep);
-                bar = kept[keep - 1].1;
+                bar = kept[keep - 1].value();
             }
         }
     }
-    kept.sort_unstable_by(larger_first);
+    kept.sort_unstable();
     kept.truncate(keep);
-    kept.into_iter().map(|(position, _)| position).collect()
+    kept.into_iter().map(LargerFirst::position).collect()
+}
+
+/// A position with its value, which is above 0, as one number that is ordered by value, the largest first, then by position. One number
+/// is compared in half the time of two.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct LargerFirst(u64);
+
+impl LargerFirst {
+    fn new(position: u32, value: f32) -> Self {
+        debug_assert!(value > 0.0, "only such values are ordered as their bits are");
+        Self(u64::from(!value.to_bits()) << 32 | u64::from(position))
+    }
+
+    fn value(self) -> f32 {
+        f32::from_bits(!u32::try_from(self.0 >> 32).expect("the upper half"))
+    }
+
+    fn position(self) -> u32 {
+        u32::try_from(self.0 & u64::from(u32::MAX)).expect("the lower half")
+    }
 }
 
 fn row(number: u64) -> usize {

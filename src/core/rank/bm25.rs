@@ -54,18 +54,17 @@ impl Bm25 {
     /// The score of every document, by number.
     pub fn scores(&self, question: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.lengths.len()];
-        self.add_scores(question, &mut scores);
+        self.add_scores(&distinct_words(question), &mut scores);
         scores
     }
 
-    /// Adds the score of every document to `scores`, which is indexed by document.
+    /// Adds the score of every document for a question of these words to `scores`, which is indexed by document.
     #[expect(clippy::cast_precision_loss, reason = "counts of words and documents stay far below 2^24, where f32 is exact")]
-    pub fn add_scores(&self, question: &str, scores: &mut [f32]) {
+    pub fn add_scores(&self, question: &BTreeSet<String>, scores: &mut [f32]) {
         let mean = (self.length_total as f32 / self.documents.max(1) as f32).max(1.0);
         let per_word = K1 * B / mean;
-        // Sorted, because float sums depend on the order.
-        for word in words(question).into_iter().collect::<BTreeSet<_>>() {
-            let Some(documents) = self.postings.get(&word).filter(|documents| !documents.is_empty()) else { continue };
+        for word in question {
+            let Some(documents) = self.postings.get(word).filter(|documents| !documents.is_empty()) else { continue };
             let having = documents.len() as f32;
             let rarity = (K1 + 1.0) * libm::logf(1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5));
             for &(document, times) in documents {
@@ -75,6 +74,11 @@ impl Bm25 {
             }
         }
     }
+}
+
+/// The words of a question, each once. Sorted, because float sums depend on the order.
+pub fn distinct_words(question: &str) -> BTreeSet<String> {
+    words(question).into_iter().collect()
 }
 
 /// Scales values of at least 0 so that the largest is 1; all zeros stay.
@@ -101,7 +105,7 @@ mod tests {
 
     fn scores(index: &Bm25, question: &str) -> [f32; 3] {
         let mut scores = [0.0; 3];
-        index.add_scores(question, &mut scores);
+        index.add_scores(&distinct_words(question), &mut scores);
         scores
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bm25::{Bm25, divide_by_largest};
+use super::bm25::{Bm25, distinct_words, divide_by_largest};
 use super::packed::PackedRows;
 use super::reliability;
 use crate::capability::Capability;
@@ -143,8 +143,9 @@ impl Documents {
     /// The BM25 score of every slot for a question, divided by the best one.
     pub fn words(&self, question: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.len()];
-        self.tool_words.add_scores(question, &mut scores);
-        self.capability_words.add_scores(question, &mut scores);
+        let question = distinct_words(question);
+        self.tool_words.add_scores(&question, &mut scores);
+        self.capability_words.add_scores(&question, &mut scores);
         divide_by_largest(&mut scores);
         scores
     }

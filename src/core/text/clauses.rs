@@ -47,6 +47,9 @@ const LANGUAGES: [Language; 4] = [
     },
 ];
 
+/// The longest small word, in bytes: most words of an intent are longer and need not be compared.
+const SMALL_WORD_BYTES_MAX: usize = 5;
+
 /// Marks that end a sentence or a clause without white space after them: those of Chinese and Japanese.
 const WIDE_MARKS: &str = "\u{ff0c}\u{3002}\u{ff1b}\u{ff1a}\u{ff01}\u{ff1f}\u{3001}";
 /// "Then", "next", "after that", "and", "finally" in Chinese: words of their own, unlike single characters of the same meaning.
@@ -79,7 +82,8 @@ fn has_words(clause: &str) -> bool {
 /// The conjunctions of the language of a text: English, unless more of its words are small words of another one.
 fn language(text: &str) -> &'static [&'static str] {
     let mut counts = [0_usize; LANGUAGES.len()];
-    for word in text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
+    let words = text.split(|character: char| !character.is_alphanumeric());
+    for word in words.filter(|word| (1..=SMALL_WORD_BYTES_MAX).contains(&word.len())) {
         for (count, language) in counts.iter_mut().zip(&LANGUAGES) {
             *count += usize::from(language.small_words.iter().any(|small| word.eq_ignore_ascii_case(small)));
         }
@@ -97,7 +101,7 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
         let text = rest?;
         let end = text.char_indices().find(|&(at, character)| match character {
             '\n' | ';' => true,
-            character if WIDE_MARKS.contains(character) => true,
+            character if !character.is_ascii() && WIDE_MARKS.contains(character) => true,
             '.' | '!' | '?' | ':' | ',' => text[at + 1..].starts_with(char::is_whitespace),
             _ => false,
         });
@@ -139,8 +143,10 @@ fn split_at_ideographs<'a>(text: &'a str, clauses: &mut Vec<&'a str>) {
 
 /// The length of the conjunction that `text` begins with, if white space follows it.
 fn conjunction_at(text: &str, conjunctions: &[&str]) -> Option<usize> {
+    let first = text.as_bytes().first().map(u8::to_ascii_lowercase);
     let begins = |conjunction: &&&str| {
-        text.get(..conjunction.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(conjunction))
+        conjunction.as_bytes().first().copied() == first
+            && text.get(..conjunction.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(conjunction))
             && text[conjunction.len()..].starts_with(char::is_whitespace)
     };
     conjunctions.iter().find(begins).map(|conjunction| conjunction.len())
@@ -174,6 +180,14 @@ mod tests {
         check("sand and soil", &[]);
         let many = "do it, ".repeat(20);
         assert_eq!(clauses(&many).len(), CLAUSES_MAX);
+    }
+
+    #[test]
+    fn no_small_word_is_longer_than_their_bound_and_conjunctions_begin_with_small_letters() {
+        for language in &LANGUAGES {
+            assert!(language.small_words.iter().all(|word| (1..=SMALL_WORD_BYTES_MAX).contains(&word.len())));
+            assert!(language.conjunctions.iter().all(|word| word.as_bytes()[0].is_ascii_lowercase()));
+        }
     }
 
     #[test]

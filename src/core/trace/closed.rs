@@ -70,18 +70,18 @@ impl TracePack {
     }
 }
 
-/// A completed trace in the stored form of its event.
-#[derive(Clone, Debug)]
-struct StoredTrace(Arc<[u8]>);
+/// A completed trace in the stored form of its event; nothing if traces are not kept.
+#[derive(Clone, Debug, Default)]
+struct StoredTrace(Option<Arc<[u8]>>);
 
 impl StoredTrace {
     fn new(fact: &NewRecord) -> Self {
-        Self(codec::to_postcard(&fact.event, Vec::with_capacity(STORED_BYTES)).into())
+        Self(Some(codec::to_postcard(&fact.event, Vec::with_capacity(STORED_BYTES)).into()))
     }
 
-    fn decode(&self) -> TraceCompleted {
-        match codec::from_postcard(Kind::TraceCompleted, Kind::TraceCompleted.version(), &self.0) {
-            Ok(Event::TraceCompleted(trace)) => trace,
+    fn decode(&self) -> Option<TraceCompleted> {
+        match codec::from_postcard(Kind::TraceCompleted, Kind::TraceCompleted.version(), self.0.as_deref()?) {
+            Ok(Event::TraceCompleted(trace)) => Some(trace),
             other => unreachable!("a trace was encoded here, not {other:?}"),
         }
     }
@@ -96,6 +96,8 @@ pub struct ClosedExecutions {
     order: Vector<ExecutionId>,
     /// The pack of a snapshot, older than all of `folded`, and the number of its first rows that are dropped.
     packed: Option<(Arc<TracePack>, usize)>,
+    /// Whether only the ids of further executions are kept.
+    ids_only: bool,
 }
 
 impl ClosedExecutions {
@@ -111,7 +113,7 @@ impl ClosedExecutions {
 
     /// Returns the traces that are not packed, oldest first.
     pub fn folded(&self) -> impl Iterator<Item = TraceCompleted> {
-        self.order.iter().map(|execution| self.folded[execution].decode())
+        self.order.iter().filter_map(|execution| self.folded[execution].decode())
     }
 
     /// Returns all traces, oldest first.
@@ -129,7 +131,7 @@ impl ClosedExecutions {
             Some(before) if self.folded.contains_key(before) => (self.order.iter().position(|id| id == before)?, rows),
             Some(before) => (0, rows.start..self.packed_row(before)?.1),
         };
-        let folded = (0..folded).rev().map(|at| self.folded[&self.order[at]].decode());
+        let folded = (0..folded).rev().filter_map(|at| self.folded[&self.order[at]].decode());
         let mut blocks: Vec<Range<usize>> =
             rows.clone().step_by(UNPACKED_ROWS).map(|from| from..rows.end.min(from + UNPACKED_ROWS)).collect();
         blocks.reverse();
@@ -151,13 +153,19 @@ impl ClosedExecutions {
 
     pub(super) fn get(&self, execution: &ExecutionId) -> Option<TraceCompleted> {
         if let Some(trace) = self.folded.get(execution) {
-            return Some(trace.decode());
+            return trace.decode();
         }
         self.packed_row(execution).map(|(pack, row)| pack.traces.unpack(row))
     }
 
+    /// Keeps only the ids of executions that are closed from now on.
+    pub(super) fn keep_ids_only(&mut self) {
+        self.ids_only = true;
+    }
+
     pub(super) fn push(&mut self, execution: &ExecutionId, trace: &NewRecord) {
-        self.folded.insert(execution.clone(), StoredTrace::new(trace));
+        let stored = if self.ids_only { StoredTrace::default() } else { StoredTrace::new(trace) };
+        self.folded.insert(execution.clone(), stored);
         self.order.push_back(execution.clone());
         if self.len() > TRACES_KEPT {
             self.drop_oldest();
@@ -271,6 +279,23 @@ mod tests {
         assert_eq!(digest(&half_packed), digest(&all_folded));
         assert!(half_packed.pack().is_none(), "an empty pack is dropped");
     }
+
+    #[test]
+    fn with_ids_only_an_execution_is_known_and_dropped_as_with_its_trace() {
+        let (mut traces, mut ids) = (ClosedExecutions::default(), ClosedExecutions::default());
+        push(&mut traces, "before");
+        push(&mut ids, "before");
+        ids.keep_ids_only();
+        for number in 0..TRACES_KEPT {
+            let name = format!("e{number}");
+            push(&mut traces, &name);
+            push(&mut ids, &name);
+        }
+        assert_eq!((digest(&ids), ids.len()), (digest(&traces), TRACES_KEPT));
+        let known = |closed: &ClosedExecutions, name: &str| closed.contains(&name.parse().unwrap());
+        assert!(known(&ids, "e0") && !known(&ids, "before") && ids.get(&"e0".parse().unwrap()).is_none());
+    }
+
     #[test]
     fn traces_are_walked_from_the_newest_on_across_packed_and_folded_ones() {
         let names: Vec<String> = (0..UNPACKED_ROWS + 3).map(|number| format!("p{number}")).collect();

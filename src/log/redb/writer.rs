@@ -20,8 +20,8 @@ use crate::log::NewDeadLetter;
 use crate::log::recent::RecentRecords;
 
 /// From this file size on commits also save what recovery needs, which takes about twice the time per commit, because recovering a
-/// larger file after a crash would make the next start slow.
-const QUICK_REPAIR_FROM_BYTES: u64 = 512 << 20;
+/// larger file after a crash would make the next start slow. A file doubles when it is full, so this is a gigabyte of records.
+const QUICK_REPAIR_FROM_BYTES: u64 = 3 << 29;
 /// Bytes reserved for a record before it is encoded.
 const USUAL_RECORD_BYTES: usize = 256;
 
