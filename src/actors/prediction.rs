@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::follow::follow;
+use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
 use crate::ask::{Asker, StreamPredictor, StreamedPrediction};
 use crate::bus::SharedBus;
@@ -71,7 +71,8 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
         let predictor = Some(StreamPredictor::new(parts.asker.clone()));
         Prediction { live, predictor, impressions: Vec::new(), appending: false, last_append: None, parts }
     });
-    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, None, stop).await
+    let pace = Pace { batch_max: BATCH_RECORDS_MAX, gather: Duration::ZERO, burst: None };
+    follow(log, view.applied(), pace, actor, stop).await
 }
 
 struct Prediction {
