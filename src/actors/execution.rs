@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
 use super::burst::Burst;
-use super::follow::follow;
+use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
 use crate::clock::Clock;
 use crate::config;
@@ -97,7 +97,8 @@ pub(crate) async fn run(parts: ExecutionParts) -> Result<(), ActorFailure> {
         }
     });
     address.send_replace(Some(actor.clone().recipient()));
-    let ended = follow(log, position, BATCH_RECORDS_MAX, actor.clone(), Some(burst), stop).await;
+    let pace = Pace { batch_max: BATCH_RECORDS_MAX, gather: Pace::GATHER, burst: Some(burst) };
+    let ended = follow(log, position, pace, actor.clone(), stop).await;
     address.send_replace(None);
     // An error means that it has ended by itself.
     let _gone = actor.send(End).await.is_err();

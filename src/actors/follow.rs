@@ -6,6 +6,7 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler};
 use futures_util::future::join;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::burst::Burst;
 use super::{ActorFailure, Records};
@@ -20,14 +21,28 @@ const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_millis(100);
 const TICKS_PER_SILENCE: u32 = 4;
 
-/// Sends `actor` every record after `position`, in batches, until `stop` (`Ok`) or until the actor or the log fails. With `burst`, it
-/// pauses during a burst.
+/// How an actor follows the log.
+pub(super) struct Pace {
+    /// Records handled at once.
+    pub(super) batch_max: usize,
+    /// Records that come sooner than this after the last ones are handled together with those that come until then: to wake an actor
+    /// for each of them takes longer than to handle them.
+    pub(super) gather: Duration,
+    /// The bursts in which the actor pauses.
+    pub(super) burst: Option<Burst>,
+}
+
+impl Pace {
+    /// The time to gather of actors for whose records nobody waits.
+    pub(super) const GATHER: Duration = Duration::from_millis(5);
+}
+
+/// Sends `actor` every record after `position`, in batches, until `stop` (`Ok`) or until the actor or the log fails.
 pub(super) async fn follow<A>(
     log: SharedLog,
     mut position: Seq,
-    batch_max: usize,
+    Pace { batch_max, gather, burst }: Pace,
     actor: Addr<A>,
-    burst: Option<Burst>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), ActorFailure>
 where
@@ -45,7 +60,7 @@ where
             // Whichever comes first: the code below and the loop condition handle all three.
             tokio::select! {
                 biased;
-                moved = tail.wait_for(|tail| *tail > position) => {
+                moved = moved(&mut tail, position, last_record + gather) => {
                     if moved.is_err() {
                         return Ok(()); // The log is closed: the process is shutting down.
                     }
@@ -53,18 +68,29 @@ where
                 () = tokio::time::sleep(tick) => {}
                 _ = stop.changed() => {}
             }
-        } else {
-            last_record = monotonic();
         }
         if let Some(follower) = &mut follower {
             follower.report(position, *tail.borrow());
             follower.pause(caught_up, || *tail.borrow()).await;
         }
+        if records.is_empty() {
+            records = log.read(position, batch_max).await?;
+        }
         debug_assert_eq!(positions_increase(position, records.iter().map(|record| record.seq)), Ok(()));
-        position = records.last().map_or(position, |record| record.seq);
+        if let Some(last) = records.last() {
+            (position, last_record) = (last.seq, monotonic());
+        }
         let (handled, next) = join(actor.send(Records(records)), log.read(position, batch_max)).await;
         handled.map_err(|_| ActorFailure::Gone)??;
         records = next?;
     }
     Ok(())
+}
+
+/// Waits until `not_before`, then until the log has records after `position`. Fails if the log is closed.
+async fn moved(tail: &mut watch::Receiver<Seq>, position: Seq, not_before: Instant) -> Result<(), watch::error::RecvError> {
+    if not_before > monotonic() {
+        tokio::time::sleep_until(not_before).await;
+    }
+    tail.wait_for(|tail| *tail > position).await.map(drop)
 }

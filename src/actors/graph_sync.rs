@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::burst::Burst;
-use super::follow::follow;
+use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
 use crate::ask::handles::Mentions;
 use crate::bus::SharedBus;
@@ -55,7 +55,7 @@ pub(crate) async fn run(parts: GraphSyncParts) -> Result<(), ActorFailure> {
             subjects: parts.subjects,
         }
     });
-    follow(log, position, batch_max, actor, Some(burst), stop).await
+    follow(log, position, Pace { batch_max, gather: Pace::GATHER, burst: Some(burst) }, actor, stop).await
 }
 
 /// Interval between two views while records keep coming. The first write to a part of a map after a view copies that part, so views

@@ -2,23 +2,23 @@
 //! on the bus and records it as an impression.
 //!
 //! The log says what happened in each execution; what was learnt comes from the newest view (`core::predict`), so a prediction never
-//! waits for the fold. Predictions are computed on a blocking thread, some at a time. An execution that takes further steps while it
-//! waits gets one prediction, for its newest step (`core::live`). The impression (`prediction.served`) is appended after the
-//! prediction was published: a crash in between loses only the impression. Its id is derived from the record that caused it, so two
-//! processes with this role record it once.
+//! waits for the fold. Predictions are computed on the actor's own thread, some at a time: the way to another thread and back takes
+//! as long as a prediction. An execution that takes further steps while it waits gets one prediction, for its newest step
+//! (`core::live`). The impression (`prediction.served`) is appended after the prediction was published: a crash in between loses only
+//! the impression. Its id is derived from the record that caused it, so two processes with this role record it once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
-use tokio::runtime::Handle;
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
+use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::follow::follow;
+use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
 use crate::ask::{Asker, StreamPredictor, StreamedPrediction};
-use crate::bus::SharedBus;
+use crate::bus::{BusError, SharedBus};
 use crate::clock::{Clock, monotonic};
 use crate::config::{self, Serve};
 use crate::core::event::{NewRecord, Record};
@@ -34,9 +34,8 @@ use crate::views::Views;
 
 /// Records handled at once.
 const BATCH_RECORDS_MAX: usize = 2_048;
-/// Predictions computed one after the other on a blocking thread, each published at once. The way to the thread and back costs as much as
-/// a prediction.
-const PREDICTIONS_AT_ONCE_MAX: usize = 64;
+/// Predictions computed before the next records are looked at, each published at once.
+const PREDICTIONS_AT_ONCE_MAX: usize = 16;
 /// An event that happened longer ago is history that somebody imports: nobody waits for what came next. The clocks of agents differ by
 /// less.
 const HAPPENED_MS_MAX: u64 = 3_600_000;
@@ -44,6 +43,8 @@ const HAPPENED_MS_MAX: u64 = 3_600_000;
 const IMPRESSIONS_MAX: usize = 8_192;
 /// How long impressions wait after the last append of some, at most: each append is a commit that the next steps wait for.
 const IMPRESSIONS_EVERY_MAX: Duration = Duration::from_millis(100);
+/// As many do not wait: a commit of hundreds takes milliseconds.
+const IMPRESSIONS_AT_ONCE: usize = 64;
 
 /// What the actor is built from.
 #[derive(Clone)]
@@ -68,20 +69,32 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
     let actor = Prediction::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let live = Live::new(&view.executions, parts.settings.waiting_max);
-        let predictor = Some(StreamPredictor::new(parts.asker.clone()));
-        Prediction { live, predictor, impressions: Vec::new(), appending: false, last_append: None, parts }
+        let predictor = StreamPredictor::new(parts.asker.clone());
+        Prediction {
+            live,
+            predictor,
+            goes_on: false,
+            impressions: Vec::new(),
+            appending: false,
+            due: None,
+            last_append: None,
+            parts,
+        }
     });
-    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, None, stop).await
+    let pace = Pace { batch_max: BATCH_RECORDS_MAX, gather: Duration::ZERO, burst: None };
+    follow(log, view.applied(), pace, actor, stop).await
 }
 
 struct Prediction {
     live: Live,
-    /// `None` while a batch of predictions is computed on another thread.
-    predictor: Option<StreamPredictor>,
+    predictor: StreamPredictor,
+    /// Whether further predictions follow without new records.
+    goes_on: bool,
     /// Impressions that wait to be appended.
     impressions: Vec<Arc<NewRecord>>,
-    /// Whether an append is under way or due soon.
+    /// Whether an append is under way, and the next one, if its time is set.
     appending: bool,
+    due: Option<SpawnHandle>,
     last_append: Option<Instant>,
     parts: PredictionParts,
 }
@@ -101,47 +114,46 @@ impl Handler<Records> for Prediction {
             dropped += self.live.note(record, |execution, open| audience.includes(record, execution, open));
         }
         self.parts.metrics.predictions_dropped.inc_by(dropped);
-        self.predict_next_batch(context);
+        if !self.goes_on {
+            self.predict_some(context);
+        }
         Ok(())
     }
 }
 
 impl Prediction {
-    /// Starts to compute and publish the predictions of the executions that have waited longest, unless a batch is under way.
-    fn predict_next_batch(&mut self, context: &mut Context<Self>) {
+    /// Computes and publishes the predictions of the executions that have waited longest, then those of the others; between them the
+    /// records that have come are noted.
+    fn predict_some(&mut self, context: &mut Context<Self>) {
+        self.goes_on = false;
         if self.live.waiting() == 0 {
             return;
         }
-        let Some(mut predictor) = self.predictor.take() else { return };
-        let (contexts, ranked_max) = (self.live.next_contexts(PREDICTIONS_AT_ONCE_MAX), self.parts.settings.ranked_max);
-        let (bus, subjects, runtime) = (Arc::clone(&self.parts.bus), self.parts.subjects.clone(), Handle::current());
-        let predict = move || {
-            let mut impressions = Vec::new();
-            predictor.predict_all(&contexts, ranked_max, |outcome| match outcome {
-                Ok(prediction) => {
-                    // From here, since the way back to the actor would take longer than publishing.
-                    runtime.block_on(publish(&bus, &subjects, &prediction));
-                    impressions.push(Arc::new(prediction.impression));
-                }
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
-            });
-            (predictor, impressions)
-        };
-        let predicting = tokio::task::spawn_blocking(predict);
-        context.spawn(predicting.into_actor(self).map(|outcome, actor, context| {
-            let Ok((predictor, impressions)) = outcome else {
-                // The computation panicked. `follow` finds the actor stopped, and the supervisor rebuilds it.
-                context.stop();
-                return;
-            };
-            actor.predictor = Some(predictor);
-            actor.parts.metrics.predictions_served.inc_by(impressions.len() as u64);
+        let contexts = self.live.next_contexts(PREDICTIONS_AT_ONCE_MAX);
+        let (parts, mut publishing, mut impressions) = (&self.parts, Vec::new(), Vec::new());
+        self.predictor.predict_all(&contexts, parts.settings.ranked_max, |outcome| match outcome {
+            Ok(prediction) => {
+                publishing.push(publish(&parts.bus, &parts.subjects, &prediction));
+                impressions.push(Arc::new(prediction.impression));
+            }
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "no prediction was made"),
+        });
+        parts.metrics.predictions_served.inc_by(impressions.len() as u64);
+        context.spawn(join_all(publishing).into_actor(self).map(|outcomes, actor, context| {
+            // The bus delivers at most once. A subscriber that missed a prediction gets the next one, or asks.
+            for error in outcomes.into_iter().filter_map(Result::err) {
+                tracing::debug!(%error, "prediction not published");
+            }
             actor.append_impressions(impressions, context);
-            actor.predict_next_batch(context);
         }));
+        if self.live.waiting() > 0 {
+            self.goes_on = true;
+            let turn_of_others = tokio::task::yield_now().into_actor(self);
+            context.spawn(turn_of_others.map(|(), actor, context| actor.predict_some(context)));
+        }
     }
 
-    /// Queues impressions. What is queued is appended at once, or some time after the last append began.
+    /// Queues impressions. What is queued is appended at once if it is much, else some time after the last append began.
     fn append_impressions(&mut self, impressions: Vec<Arc<NewRecord>>, context: &mut Context<Self>) {
         let room = IMPRESSIONS_MAX - self.impressions.len();
         self.parts.metrics.impressions_dropped.inc_by(impressions.len().saturating_sub(room) as u64);
@@ -149,18 +161,23 @@ impl Prediction {
         if self.appending || self.impressions.is_empty() {
             return;
         }
-        self.appending = true;
         let every = IMPRESSIONS_EVERY_MAX.min(self.parts.settle / 2);
         let wait = self.last_append.map_or(Duration::ZERO, |last| every.saturating_sub(last.elapsed()));
-        if wait.is_zero() {
+        if wait.is_zero() || self.impressions.len() >= IMPRESSIONS_AT_ONCE {
             self.append_queued(context);
-        } else {
-            context.run_later(wait, Self::append_queued);
+        } else if self.due.is_none() {
+            self.due = Some(context.run_later(wait, |actor, context| {
+                actor.due = None;
+                actor.append_queued(context);
+            }));
         }
     }
 
     fn append_queued(&mut self, context: &mut Context<Self>) {
-        self.last_append = Some(monotonic());
+        if let Some(due) = self.due.take() {
+            context.cancel_future(due);
+        }
+        (self.appending, self.last_append) = (true, Some(monotonic()));
         let (log, facts) = (Arc::clone(&self.parts.log), std::mem::take(&mut self.impressions));
         let appending = async move { append_patiently(&log, facts).await };
         context.spawn(appending.into_actor(self).map(|outcome, actor, context| {
@@ -177,15 +194,13 @@ impl Prediction {
     }
 }
 
-async fn publish(bus: &SharedBus, subjects: &Subjects, prediction: &StreamedPrediction) {
+/// Publishes a prediction. The future only tells whether the bus took it.
+fn publish(bus: &SharedBus, subjects: &Subjects, prediction: &StreamedPrediction) -> BoxFuture<'static, Result<(), BusError>> {
     let subject = match &prediction.session {
         Some(session) => subjects.predict(session),
         None => subjects.predict_execution(&prediction.execution),
     };
-    // The bus delivers at most once. A subscriber that missed a prediction gets the next one, or asks.
-    if let Err(error) = bus.publish(subject, Arc::clone(&prediction.message)).await {
-        tracing::debug!(%error, "prediction not published");
-    }
+    bus.publish(subject, Arc::clone(&prediction.message))
 }
 
 /// `Audience` decides which executions get a prediction, at one point in time.

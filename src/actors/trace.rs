@@ -13,7 +13,7 @@ use actix::{Actor, Context, Handler, ResponseFuture};
 use tokio::sync::watch;
 
 use super::burst::Burst;
-use super::follow::follow;
+use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
 use crate::clock::{Clock, Uptime};
 use crate::config;
@@ -65,7 +65,8 @@ pub(crate) async fn run(parts: TraceParts) -> Result<(), ActorFailure> {
         }
         trace
     });
-    follow(log, view.applied(), BATCH_RECORDS_MAX, actor, Some(burst), stop).await
+    let pace = Pace { batch_max: BATCH_RECORDS_MAX, gather: Pace::GATHER, burst: Some(burst) };
+    follow(log, view.applied(), pace, actor, stop).await
 }
 
 #[expect(clippy::disallowed_types, reason = "every event looks its execution up; nothing iterates over the map")]

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use futures_util::StreamExt;
+use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
@@ -119,8 +120,9 @@ impl Timing {
 
     /// `payload` is a message as subscribers receive it, whose `member` names the event that was sent.
     fn record_received(&self, payload: &[u8], member: &str) -> anyhow::Result<()> {
-        let message: serde_json::Value = serde_json::from_slice(payload)?;
-        let cause = message[member].as_str().unwrap_or_default();
+        // The other members are not built: the subscriber shares the processors with what is measured.
+        let message: BTreeMap<&str, &RawValue> = serde_json::from_slice(payload)?;
+        let cause: &str = message.get(member).map_or(Ok(""), |cause| serde_json::from_str(cause.get()))?;
         let now = self.watch.elapsed();
         if let Some(sent) = lock(&self.sent).remove(cause) {
             lock(&self.latencies).push(now.saturating_sub(sent).as_secs_f64() * 1e6);

@@ -185,8 +185,8 @@ fn ranked(
     }
     let values: Vec<Values> = candidates.iter().map(|candidate| inputs.values(*candidate)).collect();
     let probabilities = logit::probabilities(weights, &values);
-    let mut ranked: Vec<(Candidate, f64, Values)> =
-        candidates.into_iter().zip(probabilities).zip(values).map(|((candidate, p), values)| (candidate, p, values)).collect();
-    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    ranked
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    // The values of a candidate take hundreds of bytes, so they are moved once.
+    order.sort_unstable_by(|a, b| probabilities[*b].total_cmp(&probabilities[*a]).then(candidates[*a].cmp(&candidates[*b])));
+    order.into_iter().map(|at| (candidates[at], probabilities[at], values[at])).collect()
 }

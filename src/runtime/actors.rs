@@ -37,12 +37,35 @@ pub(super) enum Thread {
     GraphSync,
     Execution,
     Prediction,
-    /// All other actors. They wait most of the time, or compute on blocking threads.
+    /// All other actors. They wait most of the time, or compute on blocking threads, for which nobody waits (`BACKGROUND_NICE`).
     Shared,
 }
 
+/// The niceness of the threads that compute indexes, measures and vectors: where all processors are busy, agents come first. At 10 such a
+/// thread gets a tenth of the time of one that answers them.
+const BACKGROUND_NICE: i32 = 10;
+
 impl Thread {
     pub(super) const ALL: [Self; 4] = [Self::GraphSync, Self::Execution, Self::Prediction, Self::Shared];
+
+    pub(super) fn start(self) -> actix_rt::Arbiter {
+        match self {
+            Self::GraphSync | Self::Execution | Self::Prediction => actix_rt::Arbiter::new(),
+            Self::Shared => actix_rt::Arbiter::with_tokio_rt(|| {
+                let mut builder = tokio::runtime::Builder::new_current_thread();
+                let built = builder.enable_all().on_thread_start(step_back).build();
+                built.expect("a process that cannot wait for input and timers cannot start")
+            }),
+        }
+    }
+}
+
+/// Lowers the priority of this thread. On other systems than Linux it would be that of the process.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
+        tracing::debug!(%error, "a background thread keeps its priority");
+    }
 }
 
 impl Runtime {
