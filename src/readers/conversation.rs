@@ -324,9 +324,10 @@ pub(crate) fn clean_arguments(arguments: &str, redactor: &Redactor) -> Option<Js
     if arguments.len() > 64 * ARGUMENTS_LEN_MAX || !arguments.trim_start().starts_with(['{', '[', '"']) {
         return None;
     }
-    // What was taken as it stands may be nested without bound, or hold numbers out of range: nothing could parse it later.
-    serde_json::from_str::<serde_json::Value>(arguments).ok()?;
-    let given = Json::from_valid(arguments);
+    // As it stands it may be nested without bound, or hold numbers out of range, which nothing could parse later; and escapes (`:\/\/`)
+    // would hide secrets.
+    let value: serde_json::Value = serde_json::from_str(arguments).ok()?;
+    let given = Json::from_valid(value.to_string());
     let clean = redactor.json(&given, ARGUMENT_STRING_LEN_MAX).unwrap_or(given);
     Some(clean).filter(|clean| clean.as_str().len() <= ARGUMENTS_LEN_MAX)
 }

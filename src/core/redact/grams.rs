@@ -3,12 +3,13 @@
 //! Every pattern of a secret contains four characters (a gram) that are always present. All grams are in a bit map; a text is searched
 //! for them in one pass, ignoring case. Nearly all texts contain none, so no further pattern is tried on them.
 
-/// The grams. `*` matches a letter, a digit, `_` or `-`; `#` a hexadecimal digit; `~` a character that may follow a name.
+/// The grams; those of addresses also with slashes that JSON escapes. `*` matches a letter, a digit, `_` or `-`; `#` a hexadecimal digit;
+/// `~` a character that may follow a name.
 const GRAMS: &[&[u8; 4]] = &[
     // Names of secrets.
     b"pass", b"pwd*", b"pwd~", b"secr", b"toke", b"auth", b"cook", b"cred", b"jwt*", b"jwt~", b"key~", b"keys", b"sig~",
     b"ture", // Schemes, addresses, PEM blocks.
-    b"bear", b"basi", b"*://", b"-beg", b"eyj*", // Tokens of the providers, see `tokens`.
+    b"bear", b"basi", b"*://", b"*:\\/", b"*:\\\\", b"-beg", b"eyj*", // Tokens of the providers, see `tokens`.
     b"akia", b"asia", b"aiza", b"ya29", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"gith", b"glpa", b"glrt", b"gldt",
     b"glcb", b"glpt", b"xoxa", b"xoxb", b"xoxe", b"xoxo", b"xoxp", b"xoxr", b"xoxs", b"xapp", b"sk-*", b"sk_l", b"sk_t",
     b"rk_l", b"rk_t", b"pk_l", b"whse", b"npm_", b"pypi", b"hf_*", b"sg.*", b"sk##", b"dop_", b"doo_", b"dor_", b"shpa",

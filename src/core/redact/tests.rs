@@ -38,6 +38,11 @@ fn json_in_strings_is_looked_into() {
         r#"{"body":"{\"password\":\"x\",\"user\":\"ann\"}"}"#,
         r#"{"body":"{\"password\":\"[redacted]\",\"user\":\"ann\"}"}"#,
     );
+    check_json(
+        r#"{"body":"{\"url\":\"postgres:\\/\\/ann:pw@db\"}"}"#,
+        r#"{"body":"{\"url\":\"postgres://ann:[redacted]@db\"}"}"#,
+    );
+    check(r#"{"url":"postgres:\/\/ann:pw@db"}"#, r#"{"url":"postgres://ann:[redacted]@db"}"#);
     check(r#"{"a":"{\"b\":\"{\\\"token\\\":\\\"x\\\"}\"}"}"#, r#"{"a":"{\"b\":\"{\\\"token\\\":\\\"[redacted]\\\"}\"}"}"#);
     check(
         r#"got {"token": "x1", "n": 1} and {\"token\": \"x2\"}"#,

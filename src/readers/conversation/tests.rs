@@ -130,3 +130,11 @@ fn excluded_tools_are_left_out() {
     session.say("read the file").call("a", "{}").answer("a", "text");
     assert_eq!(session.runs(), [""; 0]);
 }
+
+#[test]
+fn arguments_are_in_the_form_of_the_log_and_escapes_hide_no_secret() {
+    let clean = |arguments: &str| clean_arguments(arguments, &Redactor::builtin()).map(|json| json.as_str().to_owned());
+    assert_eq!(clean(r#"{ "b" : 1, "a" : "\u0041" }"#).as_deref(), Some(r#"{"a":"A","b":1}"#));
+    let secret = r#"{"url":"postgres:\/\/ann:hunter2@db\/x","\u0070assword":"swordfish"}"#;
+    assert_eq!(clean(secret).as_deref(), Some(r#"{"password":"[redacted]","url":"postgres://ann:[redacted]@db/x"}"#));
+}
