@@ -26,6 +26,7 @@ use crate::core::state::State;
 use crate::data_dir::archive_store;
 use crate::embed::SharedEmbedder;
 use crate::log::TrimmedLog;
+use crate::priority;
 use crate::publisher::AddressSender;
 use crate::role::Role;
 use crate::views::LatestSender;
@@ -37,13 +38,9 @@ pub(super) enum Thread {
     GraphSync,
     Execution,
     Prediction,
-    /// All other actors. They wait most of the time, or compute on blocking threads, for which nobody waits (`BACKGROUND_NICE`).
+    /// All other actors. They wait most of the time, or compute on blocking threads, at a lower priority than those that agents wait for.
     Shared,
 }
-
-/// The niceness of the threads that compute indexes, measures and vectors: where all processors are busy, agents come first. At 10 such a
-/// thread gets a tenth of the time of one that answers them.
-const BACKGROUND_NICE: i32 = 10;
 
 impl Thread {
     pub(super) const ALL: [Self; 4] = [Self::GraphSync, Self::Execution, Self::Prediction, Self::Shared];
@@ -53,18 +50,10 @@ impl Thread {
             Self::GraphSync | Self::Execution | Self::Prediction => actix_rt::Arbiter::new(),
             Self::Shared => actix_rt::Arbiter::with_tokio_rt(|| {
                 let mut builder = tokio::runtime::Builder::new_current_thread();
-                let built = builder.enable_all().on_thread_start(step_back).build();
+                let built = builder.enable_all().on_thread_start(priority::lower).build();
                 built.expect("a process that cannot wait for input and timers cannot start")
             }),
         }
-    }
-}
-
-/// Lowers the priority of this thread. On other systems than Linux it would be that of the process.
-fn step_back() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
-        tracing::debug!(%error, "a background thread keeps its priority");
     }
 }
 
