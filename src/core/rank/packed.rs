@@ -2,15 +2,10 @@
 //! halves it against `f32`. A product is off by about 1e-5, and is a sum of integers, so it does not depend on the order of
 //! additions.
 
-#[cfg(target_arch = "x86_64")]
-mod four_rows;
-
 use std::sync::Arc;
 
 /// Rows per chunk: all of them are copied when one changes while a clone shares the chunk.
 const CHUNK_ROWS: usize = 256;
-/// Rows multiplied with one vector after the other: few enough to stay in the fastest cache meanwhile.
-const BLOCK_ROWS: usize = 32;
 /// Partial sums per product: as many as the widest registers hold.
 const LANES: usize = 32;
 /// The length every vector is scaled to. No component exceeds it, so all fit two bytes; no product, nor any part of one, exceeds its
@@ -74,21 +69,20 @@ impl PackedRows {
     pub(crate) fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len]; vectors.len()];
         let vectors: Vec<Option<PackedVector>> = vectors.iter().map(|vector| PackedVector::new(vector, self.dim)).collect();
-        let blocks = self.chunks.iter().flat_map(|chunk| {
-            let units = chunk.units.chunks(BLOCK_ROWS);
-            units.enumerate().map(move |(block, units)| (&chunk.numbers[block * BLOCK_ROWS * self.dim..], units))
-        });
-        let mut from = 0;
-        for (rows, units) in blocks {
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let from = number * CHUNK_ROWS;
             for (vector, products) in vectors.iter().zip(&mut products) {
                 let Some(vector) = vector else { continue };
-                let products = &mut products[from..from + units.len()];
-                multiply(&rows[..units.len() * self.dim], &vector.numbers, products);
-                for (product, unit) in products.iter_mut().zip(units) {
+                let products = &mut products[from..from + chunk.units.len()];
+                pulp::Arch::new().dispatch(Multiply {
+                    rows: &chunk.numbers,
+                    vector: &vector.numbers,
+                    products: &mut *products,
+                });
+                for (product, unit) in products.iter_mut().zip(&chunk.units) {
                     *product = *product * unit * vector.unit;
                 }
             }
-            from += units.len();
         }
         products
     }
@@ -115,19 +109,8 @@ impl PackedVector {
     }
 }
 
-/// Writes the product of every row with one vector.
-fn multiply(rows: &[i16], vector: &[i16], products: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V3::try_new() {
-        let (fours, rest) = products.as_chunks_mut();
-        let (rows, rows_left) = rows.split_at(fours.len() * 4 * vector.len());
-        simd.vectorize(four_rows::Multiply { simd, rows, vector, products: fours });
-        return simd.vectorize(Multiply { rows: rows_left, vector, products: rest });
-    }
-    pulp::Arch::new().dispatch(Multiply { rows, vector, products });
-}
-
-/// The product of every row with one vector, one row after the other.
+/// Writes the product of every row with one vector. Callers pass few enough rows to stay in the processor's cache for the next
+/// vector.
 struct Multiply<'a> {
     rows: &'a [i16],
     vector: &'a [i16],
