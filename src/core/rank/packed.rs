@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Rows per chunk: all of them are copied when one changes while a clone shares the chunk.
 const CHUNK_ROWS: usize = 256;
 /// Rows multiplied with one vector after the other: few enough to stay in the fastest cache meanwhile.
-const BLOCK_ROWS: usize = 32;
+const BLOCK_ROWS: usize = 16;
 /// Partial sums per product: as many as the widest registers hold.
 const LANES: usize = 32;
 /// The length every vector is scaled to. No component exceeds it, so all fit two bytes; no product, nor any part of one, exceeds its
@@ -80,10 +80,14 @@ impl PackedRows {
         });
         let mut from = 0;
         for (rows, units) in blocks {
+            let rows = &rows[..units.len() * self.dim];
+            // The first vector fetches the rows, which the processor does best one after the other; for the others they are there.
+            let mut multiply: fn(&[i16], &[i16], &mut [f32]) = multiply_each;
             for (vector, products) in vectors.iter().zip(&mut products) {
                 let Some(vector) = vector else { continue };
                 let products = &mut products[from..from + units.len()];
-                multiply(&rows[..units.len() * self.dim], &vector.numbers, products);
+                multiply(rows, &vector.numbers, products);
+                multiply = multiply_fetched;
                 for (product, unit) in products.iter_mut().zip(units) {
                     *product = *product * unit * vector.unit;
                 }
@@ -115,8 +119,13 @@ impl PackedVector {
     }
 }
 
-/// Writes the product of every row with one vector.
-fn multiply(rows: &[i16], vector: &[i16], products: &mut [f32]) {
+/// Writes the product of every row with one vector, one row after the other.
+fn multiply_each(rows: &[i16], vector: &[i16], products: &mut [f32]) {
+    pulp::Arch::new().dispatch(Multiply { rows, vector, products });
+}
+
+/// Writes the same for rows that are in the processor's cache: four at once, where it can.
+fn multiply_fetched(rows: &[i16], vector: &[i16], products: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
         let (fours, rest) = products.as_chunks_mut();
@@ -124,10 +133,10 @@ fn multiply(rows: &[i16], vector: &[i16], products: &mut [f32]) {
         simd.vectorize(four_rows::Multiply { simd, rows, vector, products: fours });
         return simd.vectorize(Multiply { rows: rows_left, vector, products: rest });
     }
-    pulp::Arch::new().dispatch(Multiply { rows, vector, products });
+    multiply_each(rows, vector, products);
 }
 
-/// The product of every row with one vector, one row after the other.
+/// The products of rows with one vector.
 struct Multiply<'a> {
     rows: &'a [i16],
     vector: &'a [i16],
