@@ -35,7 +35,6 @@ impl pulp::NullaryFnOnce for Multiply<'_> {
 /// row alone.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "only code inlined into the dispatch gets the wide registers")]
-#[expect(clippy::many_single_char_names, reason = "four rows that are treated alike")]
 fn dots(simd: V3, rows: &[i16], vector: &[i16]) -> [i32; 4] {
     let (wide, narrow) = vector.as_chunks::<WIDTH>();
     let (first, rest) = rows.split_at(vector.len());
