@@ -120,6 +120,9 @@ const JWT_PART_MIN: usize = 8;
 /// Length of the secret in a bot token of Telegram: the bot's number, a colon, 35 characters.
 const BOT_SECRET_LEN: usize = 35;
 
+/// Letters of a token of Hugging Face after its prefix.
+const HUGGING_FACE_LEN: usize = 34;
+
 /// Returns the token at `at`, which may begin before `at` but not before `floor`.
 pub(super) fn token_at(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
@@ -136,9 +139,9 @@ pub(super) fn token_at(text: &str, at: usize, floor: usize) -> Option<Range<usiz
     PREFIXES.iter().find_map(|(prefix, body, min)| {
         let rest = rest.strip_prefix(prefix.as_bytes())?;
         let len = run(rest, *body);
-        // A word such as `sk-learn-compatible-estimators` has no digits.
-        let has_digit = rest[..len].iter().any(u8::is_ascii_digit);
-        (len >= *min && has_digit).then(|| at..at + prefix.len() + trimmed(&rest[..len]))
+        // A word such as `sk-learn-compatible-estimators` has no digits; nor have tokens of Hugging Face, which are all of one length.
+        let looks_random = rest[..len].iter().any(u8::is_ascii_digit) || (*prefix == "hf_" && len == HUGGING_FACE_LEN);
+        (len >= *min && looks_random).then(|| at..at + prefix.len() + trimmed(&rest[..len]))
     })
 }
 
