@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
@@ -85,8 +86,9 @@ fn request(arguments: &Arguments) -> anyhow::Result<(&'static str, Value)> {
     body["capability"] = json!(arguments.capability);
     body["arguments"] = Value::Object(given);
     if let Some(file) = &arguments.file {
-        let text =
-            if file.as_os_str() == "-" { std::io::read_to_string(std::io::stdin())? } else { std::fs::read_to_string(file)? };
+        let read =
+            if file.as_os_str() == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+        let text = read.with_context(|| format!("cannot read {}", file.display()))?;
         body["workflow"] = serde_json::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
     }
     Ok(("/v1/execute", body))

@@ -282,6 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_in_the_name_of_a_tool_is_refused_and_a_word_for_one_is_not() {
+        let problem = "holds what looks like a secret, which an id cannot";
+        let secret = "a:ghp_a1B2c3D4e5a1B2c3D4e5a1B2";
+        let start = json!({"execution": "e1", "step": "s1", "tool": "a:x"});
+        check_refused(Kind::StepStarted, start.clone(), &json!({"tool": secret}), &format!("data.tool: {problem}"));
+        check_refused(Kind::StepFinished, step(), &json!({"tool": secret}), &format!("data.tool: {problem}"));
+        check_refused(
+            Kind::StepFinished,
+            step(),
+            &json!({"depends_on": [&secret[2..]]}),
+            &format!("data.depends_on: {problem}"),
+        );
+        for tool in ["password:generate", "token:create-v2", "secrets:get-secret-value1"] {
+            accepted(Kind::StepStarted, &with(start.clone(), &json!({"tool": tool}))).unwrap();
+            accepted(Kind::ToolRegistered, &json!({"tool": tool})).unwrap();
+        }
+    }
+
+    #[test]
     fn capabilities_are_refused_for_texts_and_structures_that_make_no_sense() {
         let nodes = json!([{"id": "n1", "tool": "a:x"}, {"id": "n2", "tool": "b:x"}]);
         let capability = json!({"name": "n", "description": "d", "structure": {"nodes": nodes}});

@@ -12,6 +12,7 @@ mod dto;
 mod error;
 mod execute;
 mod executions;
+mod input;
 mod mcp;
 mod models;
 mod observe;
@@ -114,7 +115,7 @@ pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server
             .app_data(page.clone())
             .app_data(frames.clone())
             .app_data(error::query_config())
-            .app_data(error::json_config(gateway.settings.body_timeout_ms))
+            .app_data(error::json_config(gateway.settings.body_bytes_max, gateway.settings.body_timeout_ms))
             .wrap(from_fn(auth::check_host))
             .wrap(from_fn(body::limit_time))
             .wrap(from_fn(cors::allow))

@@ -218,6 +218,8 @@ fn ten_megabytes_are_too_many() {
     let server = Server::start();
     let limit = "body: is larger than 4194304 bytes (http.body_bytes_max)";
     check_request(&server, "application/json", vec![b' '; 10 << 20], 413, limit);
+    let question = server.question("/v1/discover", &json!({"intent": "x".repeat(10 << 20)}));
+    assert_eq!((question.status, &question.json()["error"]), (413, &json!(limit)), "{question:?}");
     server.accept(&started("e1"));
 }
 

@@ -308,6 +308,13 @@ fn a_configuration_that_cannot_work_is_exit_code_2() {
 }
 
 #[test]
+fn a_workflow_that_cannot_be_read_is_named() {
+    let ended = run_with(&["execute", "/nonexistent.json"], &[], "");
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.json()["error"].as_str().unwrap().contains("/nonexistent.json"), "{ended:?}");
+}
+
+#[test]
 fn a_variable_of_another_program_may_hold_any_bytes() {
     let ended = pml().args(["key", "--json"]).env("LESS_TERMCAP_us", OsStr::from_bytes(&[0xff])).output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));

@@ -162,7 +162,8 @@ fn a_question_that_cannot_be_read_is_answered_with_the_reason() {
         assert!(answer.json()["error"].as_str().unwrap().contains(message), "{answer:?}");
     };
     check(server.get("/v1/events?form=1"), "query: unknown field `form`, expected one of `from`");
-    check(server.get("/v1/tools?limit=many"), "query: invalid digit");
+    check(server.get("/v1/tools?limit=many"), "query: limit: invalid digit");
+    check(server.get("/v1/graph?measures=maybe"), "query: measures: provided string was not `true` or `false`");
     check(server.get("/v1/tools?limit=0"), "limit: is 0, it must be from 1 to 1000");
     check(server.get("/v1/traces/e%201"), "execution: contains ' '");
     let redrive = |content_type: &str, body: &str| {
@@ -171,7 +172,10 @@ fn a_question_that_cannot_be_read_is_answered_with_the_reason() {
     };
     check(redrive("text/plain", "{}"), "content-type: is not application/json");
     check(redrive("application/json", "{"), "body: EOF");
-    check(redrive("application/json", r#"{"numbers": "all"}"#), "body: invalid type");
+    check(redrive("application/json", r#"{"numbers": "all"}"#), "body: numbers: invalid type");
+    check(redrive("application/json", "[]"), "body: invalid type: sequence, expected an object");
+    let document = agent().post(format!("{}/v1/executions", server.url())).send(r#"{"intent": "x", "limit": NaN}"#);
+    check(Answer::read(document).unwrap(), "body: cannot be read: expected value");
 }
 
 #[test]

@@ -32,6 +32,21 @@ fn stdio(arguments: &[&str]) -> Value {
     json!({"command": pml().get_program().to_str().unwrap(), "args": all, "env": {"PATH": std::env::var("PATH").unwrap()}, "mode": "auto"})
 }
 
+#[test]
+fn what_is_no_message_is_answered_and_does_not_end_the_connection() {
+    let server = desk(&[]);
+    let mut command = pml();
+    command.args(["mcp", "--url", server.url()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = [&b"hello"[..], b"{\"method\":\"\xff\"}", b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]"].join(&b'\n');
+    child.stdin.take().unwrap().write_all(&lines).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let code = |line: &str| serde_json::from_str::<Value>(line).unwrap()["error"]["code"].clone();
+    assert_eq!(answers.lines().map(code).collect::<Vec<_>>(), [-32_700, -32_700, -32_600]);
+}
+
 /// Every tool, called once; what is not configured here says so.
 fn calls() -> Value {
     json!([

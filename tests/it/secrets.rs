@@ -171,6 +171,8 @@ fn no_planted_secret_is_stored_or_answered() {
         answers.push(server.closed_trace(&format!("e{number}")).to_string());
     }
     assert!(plant.secrets.len() >= 60 * SHAPES.len() / 4, "{} secrets were planted", plant.secrets.len());
+    let method = plant.secret("ghp_0123456789abcdefghijABCDEFGHIJ#");
+    answers.push(server.question("/message", &json!({"jsonrpc": "2.0", "id": 1, "method": method})).text);
     answers.push(server.get(&format!("/v1/nothing/{}", plant.secret("ghp_0123456789abcdefghijABCDEFGHIJ#"))).text);
     let snapshot = server.question("/v1/snapshots", &json!({}));
     assert!(snapshot.status < 300, "{snapshot:?}");

@@ -49,15 +49,20 @@ impl Bridge {
     /// Passes messages on until standard input ends, and waits for the answers under way.
     pub(super) fn run(self: Arc<Self>) -> std::io::Result<()> {
         let mut requests = Vec::new();
-        for line in std::io::stdin().lock().lines() {
+        for line in std::io::stdin().lock().split(b'\n') {
             let line = line?;
-            if line.trim().is_empty() {
+            if line.trim_ascii().is_empty() {
                 continue;
             }
-            let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            let Ok(message) = serde_json::from_slice::<Value>(&line) else {
                 print(&json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32_700, "message": "not JSON"}}));
                 continue;
             };
+            if !message.is_object() {
+                let problem = "not a JSON-RPC message; send one object per line, no batch";
+                print(&json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32_600, "message": problem}}));
+                continue;
+            }
             // What others depend on is sent in order: the beginning of a session, and notifications.
             let in_order = message["method"] == "initialize" || message.get("id").is_none();
             if in_order || self.under_way.load(Ordering::Relaxed) >= REQUESTS_MAX {

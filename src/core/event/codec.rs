@@ -224,8 +224,7 @@ fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Refusal> {
 pub(super) fn parse_json_at<'a, T: Deserialize<'a>>(root: &str, json: &'a str) -> Result<T, Refusal> {
     serde_json::from_str(json).map_err(|error| {
         if error.is_syntax() || error.is_eof() {
-            let field = if root.is_empty() { "event" } else { root };
-            return Refusal::Malformed { field: field.to_owned(), problem: error.to_string() };
+            return Refusal::Malformed { field: root_name(root).to_owned(), problem: error.to_string() };
         }
         // The plain parser does not report the path of a wrong type; the path-tracking one is slower and runs only after a failure.
         let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -233,6 +232,11 @@ pub(super) fn parse_json_at<'a, T: Deserialize<'a>>(root: &str, json: &'a str) -
         let path = tracked.err().map(|error| error.path().to_string()).filter(|path| path != ".");
         refusal_from_serde(root, path.as_deref(), &error.to_string())
     })
+}
+
+/// The name of the field at path `root`; the whole event has an empty path.
+fn root_name(root: &str) -> &str {
+    if root.is_empty() { "event" } else { root }
 }
 
 /// Builds a refusal from serde's message, which names missing and unknown fields; the name goes into the `field` of the refusal.
@@ -249,8 +253,7 @@ fn refusal_from_serde(root: &str, path: Option<&str>, message: &str) -> Refusal 
         let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         return Refusal::UnknownMember { field, known: known.join(", ") };
     }
-    let field = if parent.is_empty() { "event".to_owned() } else { parent };
-    Refusal::Invalid { field, problem: message.to_owned() }
+    Refusal::Invalid { field: root_name(&parent).to_owned(), problem: message.to_owned() }
 }
 
 /// Drops absent members of the event's own objects. Nulls inside JSON from the sender (schemas, arguments) are kept.

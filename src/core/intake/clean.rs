@@ -12,16 +12,32 @@ pub(super) fn check_ids(record: &NewRecord, redactor: &Redactor) -> Result<(), R
         Some(_) => Err(Refusal::invalid(field, "holds what looks like a secret, which an id cannot")),
         None => Ok(()),
     };
+    // Server and name apart: together, `password:generate` would read as a password with its value.
+    let check_tool = |field: &str, tool: &str| {
+        let (server, name) = tool.split_once(':').unwrap_or((tool, ""));
+        check(field, Some(server)).and_then(|()| check(field, Some(name)))
+    };
     check("id", record.envelope.as_ref().and_then(|envelope| envelope.id.as_deref()))?;
     check("data.execution", record.event.execution().map(ExecutionId::as_str))?;
     match &record.event {
-        Event::ToolRegistered(tool) => check("data.tool", Some(tool.tool.as_str())),
+        Event::ToolRegistered(tool) => check_tool("data.tool", tool.tool.as_str()),
         Event::ExecutionStarted(started) => {
             check("data.session", started.session.as_ref().map(SessionId::as_str))?;
             check("data.parent", started.parent.as_ref().map(ExecutionId::as_str))
         }
-        Event::StepStarted(step) => check("data.step", Some(step.step.as_str())),
-        Event::StepFinished(step) => check("data.step", Some(step.step.as_str())),
+        Event::StepStarted(step) => {
+            check("data.step", Some(step.step.as_str()))?;
+            check_tool("data.tool", &step.tool.text())
+        }
+        Event::StepFinished(step) => {
+            check("data.step", Some(step.step.as_str()))?;
+            check_tool("data.tool", &step.tool.text())?;
+            step.depends_on.iter().try_for_each(|on| check("data.depends_on", Some(on.as_str())))
+        }
+        Event::CapabilityDeclared(capability) => capability.structure.nodes.iter().try_for_each(|node| {
+            check("data.structure.nodes.id", Some(node.id.as_str()))?;
+            check_tool("data.structure.nodes.tool", &node.callee.text())
+        }),
         _ => Ok(()),
     }
 }

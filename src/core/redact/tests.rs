@@ -107,6 +107,8 @@ fn addresses_keys_and_tokens_are_redacted_where_they_stand() {
     );
     check("-----BEGIN PRIVATE KEY-----\nMII", "-----BEGIN PRIVATE KEY-----[redacted]");
     check("see ghp_0123456789abcdefghij0123.", "see [redacted].");
+    check("see hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh.", "see [redacted].");
+    check("see hf_AutoModelForTokenClassification.", "see hf_AutoModelForTokenClassification.");
     check("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "[redacted]");
     check("bot 123456789:AAabcdefghijklmnopqrstuvwxyz0123456 ok", "bot [redacted] ok");
 }

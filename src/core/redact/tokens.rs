@@ -122,6 +122,9 @@ const JWT_PART_MIN: usize = 8;
 /// Length of the secret in a bot token of Telegram: the bot's number, a colon, 35 characters.
 const BOT_SECRET_LEN: usize = 35;
 
+/// Letters of a token of Hugging Face after its prefix.
+const HUGGING_FACE_LEN: usize = 34;
+
 /// Returns the token at `at`, which may begin before `at` but not before `floor`.
 pub(super) fn token_at(text: &str, at: usize, floor: usize, ahead: &mut Ahead) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
@@ -138,9 +141,10 @@ pub(super) fn token_at(text: &str, at: usize, floor: usize, ahead: &mut Ahead) -
     PREFIXES.iter().find_map(|(prefix, body, min)| {
         let start = at + rest.strip_prefix(prefix.as_bytes()).map(|_| prefix.len())?;
         let end = ahead.bodies[*body as usize].find(bytes, start, |byte| !body.holds(byte));
-        // A word such as `sk-learn-compatible-estimators` has no digits.
+        // A word such as `sk-learn-compatible-estimators` has no digits; nor have tokens of Hugging Face, which are all of one length.
         let has_digit = ahead.digit.find(bytes, start, |byte| byte.is_ascii_digit()) < end;
-        (end - start >= *min && has_digit).then(|| at..start + trimmed(&bytes[start..end]))
+        let looks_random = has_digit || (*prefix == "hf_" && end - start == HUGGING_FACE_LEN);
+        (end - start >= *min && looks_random).then(|| at..start + trimmed(&bytes[start..end]))
     })
 }
 

@@ -2,11 +2,12 @@
 //! `/v1/search_capabilities`: questions about an intent.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Json, Query, block};
+use actix_web::web::{Data, block};
 use serde::{Deserialize, Serialize};
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::{Json, Query};
 use crate::ask::past::PastState;
 use crate::ask::{
     AskError, Asker, DiscoverRequest, ExplainRequest, PredictRequest, ScoreRequest, SearchCapabilitiesRequest,

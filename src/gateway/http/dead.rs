@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Json, Query};
+use actix_web::web::Data;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Gateway;
 use super::dto::{DeadLetterDto, PublishAnswer};
 use super::error::ApiError;
+use super::input::{Json, Query};
 use crate::core::event::whole;
 use crate::log::{DeadLetter, DeadLetters, DeadPage};
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Json, Path};
+use actix_web::web::{Data, Path};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::Json;
 use crate::ask::catalogue;
 use crate::decisions::{Decision, decision, decision_record};
 use crate::log::append_patiently;

@@ -191,16 +191,19 @@ pub(crate) fn query_config() -> QueryConfig {
 }
 
 /// Returns the JSON settings, with the error for bodies that cannot be read.
-pub(crate) fn json_config(body_timeout_ms: u64) -> JsonConfig {
+pub(crate) fn json_config(body_bytes_max: usize, body_timeout_ms: u64) -> JsonConfig {
     let refuse = move |error: JsonPayloadError| match error {
         JsonPayloadError::ContentType => {
             ApiError::BadRequest { field: "content-type", problem: "is not application/json".to_owned() }
         }
         JsonPayloadError::Deserialize(problem) => ApiError::BadRequest { field: "body", problem: problem.to_string() },
+        JsonPayloadError::Overflow { .. } | JsonPayloadError::OverflowKnownLength { .. } => {
+            ApiError::BodyTooLarge { max: body_bytes_max }
+        }
         JsonPayloadError::Payload(problem) => body_error(&problem, body_timeout_ms),
         other => ApiError::BadRequest { field: "body", problem: other.to_string() },
     };
-    JsonConfig::default().error_handler(move |error, _| refuse(error).into())
+    JsonConfig::default().limit(body_bytes_max).error_handler(move |error, _| refuse(error).into())
 }
 
 /// Converts an error met while reading a body.

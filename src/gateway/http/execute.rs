@@ -1,13 +1,14 @@
 //! `/v1/execute`: starts, follows, continues and ends runs of workflows.
 
 use actix_web::http::header::ACCEPT;
-use actix_web::web::{Bytes, Data, Json, Path, Query};
+use actix_web::web::{Bytes, Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream::{self, Stream};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::error::ApiError;
+use super::input::{Json, Query};
 use super::stream::{HEARTBEAT, OpenStream, until_closing};
 use super::{Gateway, auth};
 use crate::config::Scope;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Json, Path};
+use actix_web::web::{Data, Path};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::Json;
 use crate::ask::models::models;
 use crate::core::event::{Event, ModelPart, ModelVersion, whole};
 use crate::core::id::Seq;

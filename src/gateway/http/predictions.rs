@@ -1,13 +1,14 @@
 //! `GET /v1/predictions`: the predictions after each step of open executions, as server-sent events.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Bytes, Data, Query};
+use actix_web::web::{Bytes, Data};
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::Query;
 use super::stream::{HEARTBEAT, OpenStream, until_closing};
 use crate::bus::{Delivery, Subscription};
 use crate::core::id::SessionId;

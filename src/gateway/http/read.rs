@@ -1,12 +1,13 @@
 //! Read requests about tools, capabilities, the graph, traces, state and health, answered from the newest view.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Path, Query, block};
+use actix_web::web::{Data, Path, block};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::Query;
 use crate::ask::catalogue::{self, ExecutionsQuery, Page, TraceQuery};
 use crate::ask::quality::{self, QualityQuery};
 use crate::lease::LeaseState;

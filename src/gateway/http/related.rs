@@ -2,11 +2,12 @@
 //! the past.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Query};
+use actix_web::web::Data;
 
 use super::Gateway;
 use super::ask::moment;
 use super::error::ApiError;
+use super::input::Query;
 use crate::ask::catalogue::{self, GraphQuery};
 use crate::ask::past::PastState;
 use crate::ask::related::{self, RelatedQuery};

@@ -1,13 +1,14 @@
 //! `/v1/servers`: the MCP servers whose tools pml calls, and what a person may ask for: read the file again, approve a changed tool.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Json};
+use actix_web::web::Data;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::Json;
 use crate::ask::catalogue::LatencyDto;
 use crate::core::id::ToolId;
 use crate::upstream::{ServerState, ServerStatus};

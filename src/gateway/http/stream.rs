@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::header::ACCEPT;
-use actix_web::web::{Bytes, Data, Query};
+use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::Gateway;
 use super::error::ApiError;
+use super::input::Query;
 use crate::core::event::{Event, Kind, Record, cloud};
 use crate::core::id::{ExecutionId, InvalidId, Seq};
 use crate::history::position_at;

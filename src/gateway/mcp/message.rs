@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::server::{INTENT_HINT, SESSION_HINT, server_config};
 use super::{Caller, Mcp, ToolCall};
+use crate::core::redact::Redactor;
 
 /// Answers a JSON-RPC message; `None` for a notification, which has no answer.
 pub(crate) async fn answer_message(mcp: &Mcp, caller: &Caller, body: &[u8]) -> Option<Value> {
@@ -64,5 +65,8 @@ fn plain(result: impl Serialize) -> Result<Value, ErrorData> {
 }
 
 fn failed(id: Value, error: &ErrorData) -> Value {
+    let mut error = error.clone();
+    // The text may quote the request.
+    error.message = Redactor::builtin().text(&error.message).map_or(error.message, Into::into);
     json!({"jsonrpc": "2.0", "id": id, "error": error})
 }

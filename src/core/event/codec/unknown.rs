@@ -28,7 +28,7 @@ pub(in crate::event) fn without_unknown_members<T>(
             outcome => return outcome.map(|event| (event, ignored)),
         };
         let mut data: Value = serde_json::from_str(&text)
-            .map_err(|error| Refusal::Malformed { field: root.to_owned(), problem: error.to_string() })?;
+            .map_err(|error| Refusal::Malformed { field: super::root_name(root).to_owned(), problem: error.to_string() })?;
         let path = field.strip_prefix(root).map_or(&*field, |path| path.trim_start_matches('.'));
         let (parent, _) = path.rsplit_once('.').unwrap_or(("", path));
         let known: Vec<&str> = known.split(", ").collect();
