@@ -17,17 +17,17 @@ use tokio::net::TcpStream;
 use super::{JSON_TREE_MULTIPLE, target};
 use crate::samples;
 
-/// Bytes of an answer that are looked at: its first line.
-const ANSWER_BYTES: usize = 256;
+/// Bytes of an answer that are looked at: its head and the beginning of its body.
+const ANSWER_BYTES: usize = 2_048;
 /// The routes whose queries, headers and bodies are changed. None of them trains, runs tools or writes snapshots.
 const REQUESTS: &[&str] = &[
-    "GET /v1/executions?q=invoice&tool=fs:read&outcome=success&since=2026-01-31T12:00:00Z&until=2026-02-01&limit=5\n\n",
-    "GET /v1/executions?capability=capability:00112233445566778899aabbccddeeff&outcome=open&after=e1\n\n",
+    "GET /v1/executions?q=invoice&tool=fs:read&outcome=success&since=2026-01-31T12:00:00Z&until=2026-02-01T00:00:00Z&limit=5\n\n",
+    "GET /v1/executions?capability=capability:00112233445566778899aabbccddeeff&outcome=open\n\n",
     "GET /v1/events?from=2&to=9&kinds=step.finished,tool.registered&vectors=true\n\n",
     "GET /v1/events?execution=e1&every_ms=100\nAccept: text/event-stream\nLast-Event-ID: 3\n\n",
     "GET /v1/predictions?session=s1\n\n",
     "GET /v1/tools?limit=3&after=fs:read\n\n",
-    "GET /v1/capabilities?limit=3&at=5\n\n",
+    "GET /v1/capabilities?limit=3\n\n",
     "GET /v1/graph?limit=9&kind=dependency&measures=true&at=2026-01-31T12:00:00Z\n\n",
     "GET /v1/related?tool=fs:read&to=fs:write&limit=4&at=now\n\n",
     "GET /v1/quality?over=day\n\n",
@@ -36,11 +36,11 @@ const REQUESTS: &[&str] = &[
     "GET /v1/execute/run-1/a?offset=3&limit=10\n\n",
     "GET /assets/00/app.js\nIf-None-Match: \"x\"\nAccept-Encoding: br\n\n",
     "POST /v1/discover?at=7\nContent-Type: application/json\n\n{\"intent\":\"read a file\",\"limit\":3}",
-    "POST /v1/predict?at=-1h\nContent-Type: application/json\n\n{\"intent\":\"read a file\",\"context\":[\"fs:read\"],\"k\":3}",
-    "POST /v1/score\nContent-Type: application/json\n\n{\"intent\":\"read\",\"callees\":[\"fs:read\"]}",
-    "POST /v1/suggest\nContent-Type: application/json\n\n{\"intent\":\"read a file and write it\",\"limit\":2}",
+    "POST /v1/predict?at=2026-01-31T12:00:00Z\nContent-Type: application/json\n\n{\"intent\":\"read a file\",\"context\":[\"fs:read\"],\"limit\":3}",
+    "POST /v1/score\nContent-Type: application/json\n\n{\"intent\":\"read\",\"path\":[\"fs:read\"],\"by_level\":true}",
+    "POST /v1/suggest\nContent-Type: application/json\n\n{\"intent\":\"read a file and write it\",\"k\":2}",
     "POST /v1/speculate\nContent-Type: application/json\n\n{\"intent\":\"read\",\"context\":[]}",
-    "POST /v1/explain\nContent-Type: application/json\n\n{\"intent\":\"read\",\"tool\":\"fs:read\"}",
+    "POST /v1/explain\nContent-Type: application/json\n\n{\"intent\":\"read\",\"item\":\"fs:read\"}",
     "POST /v1/search_tools\nContent-Type: application/json\n\n{\"query\":\"read\"}",
     "POST /v1/capabilities/x/rename\nContent-Type: application/json\n\n{\"name\":\"y\"}",
     "POST /v1/dead/redrive\nContent-Type: application/json\n\n{\"numbers\":[1]}",
@@ -172,7 +172,11 @@ pub(super) fn http() -> Target {
         let status = answer.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
         match status {
             Some(200..300) => Ok(()),
-            Some(status @ (300..500 | 503)) => Err(format!("{status}")),
+            Some(300..500 | 503) => {
+                // Without quotes, because answers are told apart by what is not quoted.
+                let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+                Err(body.replace('"', " "))
+            }
             _ => panic!("answered with {answer:?}"),
         }
     });
