@@ -85,10 +85,12 @@ impl<'de, T: serde::Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
         serde_path_to_error::deserialize(MapAccessDeserializer::new(members)).map_err(|error| {
             let path = error.path().to_string();
+            // A dot stands for the whole, a question mark for a place without a name.
+            let path = path.trim_end_matches(['?', '.']);
             let problem = error.into_inner();
             let text = problem.to_string();
             // Messages about unknown, missing and repeated members quote their names.
-            if path == "." || text.contains(&format!("`{path}`")) {
+            if path.is_empty() || text.contains(&format!("`{path}`")) {
                 problem
             } else {
                 A::Error::custom(format!("{path}: {text}"))
