@@ -120,7 +120,8 @@ async fn due_position(log: &dyn TrimmedLog, limits: HotLimits, now: Timestamp) -
                 }
                 position = record.seq;
             }
-            if records.is_empty() {
+            // A run moves no more than this: what is due beyond it is looked for by the next one.
+            if records.is_empty() || position.0 - log.trimmed_to().0 >= RUN_RECORDS_MAX {
                 break;
             }
         }

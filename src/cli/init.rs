@@ -40,9 +40,11 @@ pub(super) fn run(arguments: &Arguments, config: &Config, output: &Output) -> Ou
         let before = read(&file.path)?;
         let after = settings.changed(file.kind, &before, change).with_context(|| file.path.display().to_string())?;
         let is_changed = before != after;
-        if is_changed {
+        // Only what changes is shown: the rest of an agent's settings is nobody's business, and may hold keys.
+        let difference = is_changed.then(|| difference::lines(&before, &after));
+        if let Some(difference) = &difference {
             output.say(format!("{} ({})", file.path.display(), file.agent));
-            output.say(difference::lines(&before, &after));
+            output.say(difference);
         } else {
             output.say(format!("{} ({}): nothing to change", file.path.display(), file.agent));
         }
@@ -51,7 +53,7 @@ pub(super) fn run(arguments: &Arguments, config: &Config, output: &Output) -> Ou
         }
         shown.push(json!({
             "agent": file.agent, "file": file.path, "changed": is_changed, "written": is_changed && arguments.write,
-            "content": after,
+            "difference": difference,
         }));
     }
     print(shown, arguments, &settings, output);
