@@ -294,9 +294,9 @@ mod tests {
             &json!({"depends_on": [&secret[2..]]}),
             &format!("data.depends_on: {problem}"),
         );
-        for tool in ["password:generate", "token:create-v2", "secrets:get-secret-value1"] {
+        for tool in ["password:generate", "token:create-v2", "secrets:get-value1"] {
             accepted(Kind::StepStarted, &with(start.clone(), &json!({"tool": tool}))).unwrap();
-            accepted(Kind::ToolRegistered, &json!({"tool": tool})).unwrap();
+            accepted(Kind::ToolRegistered, &json!({"tool": tool, "description": "d"})).unwrap();
         }
     }
 
