@@ -19,7 +19,6 @@ pub use pml_readers as readers;
 pub mod failpoint;
 pub mod files;
 pub mod lease;
-mod priority;
 pub mod private;
 pub mod role;
 

@@ -266,7 +266,7 @@ impl Runtime {
             damaged: watch::Sender::new(None),
             stop: watch::Sender::new(false),
             closing: watch::Sender::new(false),
-            arbiters: Thread::ALL.map(Thread::start).into(),
+            arbiters: Thread::ALL.map(|_| actix_rt::Arbiter::new()).into(),
             ended: Vec::new(),
         };
         let inputs = ActorInputs {

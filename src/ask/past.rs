@@ -18,7 +18,6 @@ use crate::core::state::State;
 use crate::embed::{EmbedError, SharedEmbedder};
 use crate::history::{Moment, position_at};
 use crate::log::{EventLog, ReadError, SharedLog};
-use crate::priority;
 use crate::snapshot::{self, Store};
 use crate::views::{Latest, Views};
 
@@ -33,6 +32,10 @@ const PARTS_OF_A_FOLD: u64 = 8;
 const BATCH_RECORDS: usize = 1_024;
 /// Records folded between two moments at which another thread may take over: a fraction of a millisecond.
 const RECORDS_BETWEEN_YIELDS: usize = 64;
+
+/// The niceness of the thread: beside a busy thread of the present it gets about a tenth of a core. At 19 it would get a hundredth, and
+/// nobody would wait for its answers on a busy machine.
+const NICENESS: i32 = 10;
 
 /// Why a question about the past was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +135,7 @@ impl Past {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer_all = move || {
-            priority::lower();
+            lower_priority();
             runtime.block_on(folder.run(waiting));
         };
         std::thread::Builder::new().name("pml-past".to_owned()).spawn(answer_all)?;
@@ -276,6 +279,15 @@ fn answer(question: Question, found: Result<Arc<PastState>, PastError>) {
     }));
     if answered.is_err() {
         tracing::error!("a question about the past panicked");
+    }
+}
+
+/// Lowers the priority of this thread. Only Linux gives each thread a niceness of its own; elsewhere it would be that of the process.
+fn lower_priority() {
+    if cfg!(target_os = "linux")
+        && let Err(error) = rustix::process::nice(NICENESS)
+    {
+        tracing::debug!(%error, "the thread for questions about the past keeps its priority");
     }
 }
 

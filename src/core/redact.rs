@@ -60,6 +60,12 @@ impl Redactor {
         if self.may_hold(text) { Walk::new(self, usize::MAX).text(text) } else { None }
     }
 
+    /// Whether the id of a tool holds a secret. Server and name are looked at apart: together, `password:generate` would read as a password
+    /// with its value.
+    pub fn is_in_tool(&self, tool: &str) -> bool {
+        tool.splitn(2, ':').any(|part| self.text(part).is_some())
+    }
+
     /// Replaces `text` if it holds secrets.
     pub fn clean(&self, text: &mut String) {
         if let Some(clean) = self.text(text) {

@@ -81,7 +81,8 @@ fn command(arguments: &str) -> Option<String> {
 
 /// Names come from strangers: one with a secret in it is not used, since ids cannot be redacted.
 fn checked(name: &str, redactor: &Redactor) -> Option<ToolId> {
-    name.parse().ok().filter(|_| redactor.text(name).is_none())
+    let is_clean = |tool: &ToolId| redactor.text(name).is_none() && !redactor.is_in_tool(tool.as_str());
+    name.parse().ok().filter(is_clean)
 }
 
 fn printable(name: &str, len_max: usize) -> String {

@@ -26,7 +26,6 @@ use crate::core::state::State;
 use crate::data_dir::archive_store;
 use crate::embed::SharedEmbedder;
 use crate::log::TrimmedLog;
-use crate::priority;
 use crate::publisher::AddressSender;
 use crate::role::Role;
 use crate::views::LatestSender;
@@ -38,23 +37,12 @@ pub(super) enum Thread {
     GraphSync,
     Execution,
     Prediction,
-    /// All other actors. They wait most of the time, or compute on blocking threads, at a lower priority than those that agents wait for.
+    /// All other actors. They wait most of the time, or compute on blocking threads.
     Shared,
 }
 
 impl Thread {
     pub(super) const ALL: [Self; 4] = [Self::GraphSync, Self::Execution, Self::Prediction, Self::Shared];
-
-    pub(super) fn start(self) -> actix_rt::Arbiter {
-        match self {
-            Self::GraphSync | Self::Execution | Self::Prediction => actix_rt::Arbiter::new(),
-            Self::Shared => actix_rt::Arbiter::with_tokio_rt(|| {
-                let mut builder = tokio::runtime::Builder::new_current_thread();
-                let built = builder.enable_all().on_thread_start(priority::lower).build();
-                built.expect("a process that cannot wait for input and timers cannot start")
-            }),
-        }
-    }
 }
 
 impl Runtime {

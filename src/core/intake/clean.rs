@@ -8,15 +8,12 @@ use crate::refusal::Refusal;
 
 /// Refuses an event whose ids hold a secret: redacted, different ids would become equal.
 pub(super) fn check_ids(record: &NewRecord, redactor: &Redactor) -> Result<(), Refusal> {
-    let check = |field: &str, id: Option<&str>| match id.and_then(|id| redactor.text(id)) {
-        Some(_) => Err(Refusal::invalid(field, "holds what looks like a secret, which an id cannot")),
-        None => Ok(()),
+    let refuse_if = |field: &str, holds_secret: bool| match holds_secret {
+        true => Err(Refusal::invalid(field, "holds what looks like a secret, which an id cannot")),
+        false => Ok(()),
     };
-    // Server and name apart: together, `password:generate` would read as a password with its value.
-    let check_tool = |field: &str, tool: &str| {
-        let (server, name) = tool.split_once(':').unwrap_or((tool, ""));
-        check(field, Some(server)).and_then(|()| check(field, Some(name)))
-    };
+    let check = |field: &str, id: Option<&str>| refuse_if(field, id.is_some_and(|id| redactor.text(id).is_some()));
+    let check_tool = |field: &str, tool: &str| refuse_if(field, redactor.is_in_tool(tool));
     check("id", record.envelope.as_ref().and_then(|envelope| envelope.id.as_deref()))?;
     check("data.execution", record.event.execution().map(ExecutionId::as_str))?;
     match &record.event {
