@@ -8,9 +8,9 @@ use crate::refusal::Refusal;
 
 /// Refuses an event whose ids hold a secret: redacted, different ids would become equal.
 pub(super) fn check_ids(record: &NewRecord, redactor: &Redactor) -> Result<(), Refusal> {
-    let refuse_if = |field: &str, holds_secret: bool| match holds_secret {
-        true => Err(Refusal::invalid(field, "holds what looks like a secret, which an id cannot")),
-        false => Ok(()),
+    let refuse_if = |field: &str, holds_secret: bool| {
+        let problem = "holds what looks like a secret, which an id cannot";
+        if holds_secret { Err(Refusal::invalid(field, problem)) } else { Ok(()) }
     };
     let check = |field: &str, id: Option<&str>| refuse_if(field, id.is_some_and(|id| redactor.text(id).is_some()));
     let check_tool = |field: &str, tool: &str| refuse_if(field, redactor.is_in_tool(tool));
