@@ -31,6 +31,10 @@ fn learnt() -> Server {
         let related = server.get("/v1/related?tool=fs:list");
         (related.status == 200 && related.json()["related_tools"] != json!([])).then_some(())
     });
+    eventually("the index", || {
+        let found = server.question("/v1/discover", &json!({"intent": "zip the reports"})).json();
+        (found["meta"]["capabilities_count"] != json!(0)).then_some(())
+    });
     server
 }
 
