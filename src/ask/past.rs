@@ -30,8 +30,9 @@ const STATES_KEPT: usize = 4;
 const PARTS_OF_A_FOLD: u64 = 8;
 /// Records read and folded at once.
 const BATCH_RECORDS: usize = 1_024;
-/// Records folded between two moments at which another thread may take over: a fraction of a millisecond.
-const RECORDS_BETWEEN_YIELDS: usize = 64;
+/// Records folded between two moments at which another thread may take over: a fraction of a millisecond, also of tools, whose words are
+/// indexed.
+const RECORDS_BETWEEN_YIELDS: usize = 8;
 
 /// The niceness of the thread: beside a busy thread of the present it gets about a tenth of a core. At 19 it would get a hundredth, and
 /// nobody would wait for its answers on a busy machine.
