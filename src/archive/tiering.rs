@@ -111,7 +111,8 @@ async fn due_position(log: &dyn TrimmedLog, limits: HotLimits, now: Timestamp) -
     let mut due = if limits.records == 0 { Seq::ZERO } else { Seq(tail.0.saturating_sub(limits.records)) };
     if limits.days > 0 {
         let oldest_kept = now.plus_micros(-i64::try_from(limits.days).unwrap_or(i64::MAX).saturating_mul(MICROS_PER_DAY));
-        let mut position = due.max(log.trimmed_to());
+        let begin = log.trimmed_to();
+        let mut position = due.max(begin);
         'pages: loop {
             let records = log.read(position, PAGE_RECORDS).await?;
             for record in &records {
@@ -121,7 +122,7 @@ async fn due_position(log: &dyn TrimmedLog, limits: HotLimits, now: Timestamp) -
                 position = record.seq;
             }
             // A run moves no more than this: what is due beyond it is looked for by the next one.
-            if records.is_empty() || position.0 - log.trimmed_to().0 >= RUN_RECORDS_MAX {
+            if records.is_empty() || position.0 - begin.0 >= RUN_RECORDS_MAX {
                 break;
             }
         }
