@@ -273,7 +273,7 @@ fn run(command: Command, file: Option<&Path>, config: Config, output: &Output) -
         Command::Demo(arguments) => on_actors(demo::run(arguments, config, output)),
         Command::Publish(arguments) => on_actors(publish::run(arguments, config, output)),
         Command::Init(arguments) => init::run(&arguments, &config, output),
-        Command::Hook(arguments) => hook::run(arguments, file, &config),
+        Command::Hook(arguments) => hook::run(arguments, file, &config, output),
         Command::Learn(arguments) => on_actors(learn::run(arguments, config, output)),
         Command::Import(arguments) => on_actors(import::import(arguments, config, output)),
         Command::Export(arguments) => on_actors(import::export(arguments, config, output)),

@@ -9,6 +9,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
+use super::hook;
 use super::output::Output;
 use super::remote::Remote;
 use super::{LogLocation, Outcome};
@@ -49,6 +50,7 @@ pub(super) async fn run(arguments: Arguments, config: Config, output: &Output) -
         ("access", check_access(&config)),
         ("server", check_server(&arguments.location, &config)),
         ("context", context::check(&Remote::new(&arguments.location, &config))),
+        ("hooks", check_hooks()),
         ("roles", nats::check_roles(arguments.location.nats.as_deref(), &config).await),
         ("nats", nats::check(arguments.location.nats.as_deref(), arguments.nats_monitor.as_deref(), &config).await),
     ];
@@ -136,5 +138,17 @@ fn check_server(location: &LogLocation, config: &Config) -> Finding {
         }
         (Ok(_), Err(error)) => Finding::Bad(format!("{} runs but takes no events: {error}", remote.url())),
         (Err(_), _) => Finding::Note(format!("nothing answers at {}; `pml serve` starts a server", remote.url())),
+    }
+}
+
+fn check_hooks() -> Finding {
+    let Some((waiting, refused)) = hook::spooled() else { return Finding::Note("none has reported yet".to_owned()) };
+    match refused.summary() {
+        Some((count, last)) => Finding::Bad(format!(
+            "a server refused {count} events, the last with {last}; they are in {}: mend the cause, then remove that file",
+            refused.path().display()
+        )),
+        None if waiting > 0 => Finding::Note(format!("{waiting} bytes of events wait; `pml hook --deliver` sends them")),
+        None => Finding::Good("everything was delivered".to_owned()),
     }
 }

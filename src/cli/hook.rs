@@ -1,6 +1,7 @@
 //! `pml hook`: takes one event of a Claude Code hook from standard input. It writes the events to a spool file and starts a process that
 //! delivers them, so that the agent does not wait, and nothing is lost while no server runs.
 
+mod refused;
 mod spool;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::output::Output;
 use super::remote::Remote;
 use super::{LogLocation, Outcome};
 use crate::clock::Clock;
@@ -22,6 +24,7 @@ use crate::core::intake::Limits;
 use crate::core::time::Timestamp;
 use crate::private;
 use crate::readers::hook::{Hook, OpenRun};
+use refused::Refused;
 use spool::Spool;
 
 /// Longest event of a hook, in bytes; results of tools may be long.
@@ -51,13 +54,15 @@ struct SessionFile {
     open: Option<OpenRun>,
 }
 
-pub(super) fn run(arguments: Arguments, file: Option<&Path>, config: &Config) -> Outcome {
+pub(super) fn run(arguments: Arguments, file: Option<&Path>, config: &Config, output: &Output) -> Outcome {
     let directory = directory(|name| std::env::var_os(name))
         .context("neither HOME nor XDG_STATE_HOME is set; one says where events wait")?;
     let spool = Spool::new(&directory);
     if arguments.deliver {
         let location = LogLocation { url: arguments.url, key: arguments.key, data: None, nats: None };
-        spool.deliver(&Remote::new(&location, config))?;
+        if spool.deliver(&Remote::new(&location, config))? > 0 {
+            output.note(&format!("events that the server refused are in {}", Refused::new(&directory).path().display()));
+        }
         return Ok(0);
     }
     let mut input = Vec::new();
@@ -112,6 +117,12 @@ pub(super) fn reported() -> BTreeMap<String, Timestamp> {
         drop(std::fs::remove_file(path));
     }
     sessions.into_iter().map(|(session, _)| (session.session, Timestamp::from_micros(session.since_us))).collect()
+}
+
+/// What `pml doctor` looks at: the bytes that wait, and what was set aside. `None` if no hook has been used.
+pub(super) fn spooled() -> Option<(u64, Refused)> {
+    let directory = directory(|name| std::env::var_os(name)).filter(|directory| directory.exists())?;
+    Some((Spool::new(&directory).len(), Refused::new(&directory)))
 }
 
 /// Starts a process that delivers and that the agent does not wait for. If it cannot be started, the next event tries again.

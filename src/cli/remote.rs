@@ -59,7 +59,8 @@ impl Remote {
         Ok(answer)
     }
 
-    /// Posts a body and returns the answer's status and JSON. Tries again while the server is busy.
+    /// Posts a body and returns the answer's status and JSON, null for a failure in another form: proxies answer with pages. Tries again
+    /// while the server is busy.
     pub(super) fn post(&self, path: &str, content_type: &str, body: &[u8]) -> anyhow::Result<(u16, Value)> {
         for _ in 0..RETRIES_MAX {
             let mut request = self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
@@ -72,7 +73,11 @@ impl Remote {
                 std::thread::sleep(RETRY_PAUSE);
                 continue;
             }
-            return Ok((status, response.body_mut().read_json()?));
+            return match response.body_mut().read_json() {
+                Ok(answer) => Ok((status, answer)),
+                Err(_) if status >= 400 => Ok((status, Value::Null)),
+                Err(error) => Err(error.into()),
+            };
         }
         anyhow::bail!("{} is busy; try again later", self.base)
     }

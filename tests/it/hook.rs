@@ -82,6 +82,32 @@ fn events_of_hooks_are_delivered_at_once_and_those_of_a_time_without_a_server_la
 }
 
 #[test]
+fn an_event_that_the_server_refuses_for_good_is_set_aside_and_the_others_are_delivered() {
+    let home = TempDir::new().unwrap();
+    let mut large = call("Write", "t1");
+    large["tool_input"]["text"] = json!("a".repeat(4_000));
+    for event in [prompt("write it down"), large, call("Bash", "t2"), end()] {
+        assert!(hook(home.path(), "http://127.0.0.1:9", &event).status.success());
+    }
+    let server = Server::with(&[("HTTP__BODY_BYTES_MAX", "3000")]);
+    let delivered = at_home(home.path(), &["hook", "--deliver", "--url", server.url()]).output().unwrap();
+    assert!(delivered.status.success(), "{delivered:?}");
+    assert!(String::from_utf8_lossy(&delivered.stderr).contains("refused.ndjson"), "{delivered:?}");
+    let run = completed(&server, 1).remove(0);
+    let tools: Vec<&str> = run["steps"].as_array().unwrap().iter().map(|step| step["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["claude-code:bash:git"]);
+    let hooks = home.path().join(".local/state/pml/hooks");
+    assert!(!hooks.join("leaving.ndjson").exists() && !hooks.join("spool.ndjson").exists());
+    let refused: Value = serde_json::from_str(&fs::read_to_string(hooks.join("refused.ndjson")).unwrap()).unwrap();
+    assert_eq!((&refused["status"], &refused["event"]["type"]), (&json!(413), &json!("pml.step.finished")), "{refused}");
+    let doctor = at_home(home.path(), &["doctor", "--json", "--url", server.url()]).output().unwrap();
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let found = report["checks"].as_array().unwrap().iter().find(|check| check["check"] == "hooks").unwrap();
+    assert_eq!(found["result"], "bad");
+    assert!(found["text"].as_str().unwrap().contains("413: body: is larger than 3000 bytes"), "{found}");
+}
+
+#[test]
 fn calls_that_end_at_the_same_time_are_all_recorded() {
     let home = TempDir::new().unwrap();
     let server = Server::start();

@@ -1,7 +1,8 @@
 //! The spool: events that wait to be delivered, one line each.
 //!
 //! Whoever delivers renames the file first, so that others go on adding to a new one; what could not be delivered stays and is sent first
-//! the next time. Sending an event twice is harmless, since its id follows from its content.
+//! the next time. Sending an event twice is harmless, since its id follows from its content. An event that the server will never take is set
+//! aside (`refused`), so that it does not keep back those after it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use super::refused::Refused;
 use crate::cli::remote::Remote;
 use crate::core::event::{NewRecord, cloud};
 use crate::private;
@@ -32,6 +34,7 @@ pub(super) struct Spool {
     adding: PathBuf,
     /// Held by the one process that delivers.
     delivering: PathBuf,
+    refused: Refused,
 }
 
 impl Spool {
@@ -42,6 +45,7 @@ impl Spool {
             leaving: file("leaving.ndjson"),
             adding: file("adding.lock"),
             delivering: file("delivering.lock"),
+            refused: Refused::new(directory),
         }
     }
 
@@ -60,17 +64,24 @@ impl Spool {
         file.write_all(lines.as_bytes()).with_context(|| format!("cannot write {}", self.waiting.display()))
     }
 
-    /// Delivers everything. If another process does, waits for it, since it may have looked before the last event came.
-    pub(super) fn deliver(&self, remote: &Remote) -> anyhow::Result<()> {
+    /// The bytes that wait.
+    pub(super) fn len(&self) -> u64 {
+        [&self.waiting, &self.leaving].iter().filter_map(|file| fs::metadata(file).ok()).map(|metadata| metadata.len()).sum()
+    }
+
+    /// Delivers everything and returns how many events were set aside. If another process delivers, waits for it, since it may have looked
+    /// before the last event came, and its server may not answer.
+    pub(super) fn deliver(&self, remote: &Remote) -> anyhow::Result<usize> {
         for _ in 0..ATTEMPTS {
             if let Some(_alone) = private::Lock::take(&self.delivering)? {
+                let mut refused = 0;
                 while self.next()? {
-                    self.send(remote)?;
+                    refused += self.send(remote)?;
                 }
-                return Ok(());
+                return Ok(refused);
             }
-            if !self.waiting.exists() {
-                return Ok(());
+            if self.len() == 0 {
+                return Ok(0);
             }
             std::thread::sleep(PATIENCE);
         }
@@ -90,30 +101,50 @@ impl Spool {
         }
     }
 
-    fn send(&self, remote: &Remote) -> anyhow::Result<()> {
+    /// Sends what is leaving and returns how many events were set aside.
+    fn send(&self, remote: &Remote) -> anyhow::Result<usize> {
         let text = fs::read(&self.leaving)?;
-        let mut body: Vec<u8> = Vec::new();
-        let mut count = 0;
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            if count > 0 && (count >= BODY_EVENTS_MAX || body.len() + line.len() > BODY_BYTES_MAX) {
-                post(remote, &body)?;
-                body.clear();
-                count = 0;
-            }
-            body.extend_from_slice(line);
-            count += 1;
+        let lines: Vec<&[u8]> =
+            text.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
+        let mut refused = 0;
+        let mut rest = lines.as_slice();
+        while !rest.is_empty() {
+            let mut len = 0;
+            let fits = |line: &&&[u8]| {
+                len += line.len();
+                len <= BODY_BYTES_MAX
+            };
+            let count = rest.iter().take(BODY_EVENTS_MAX).take_while(fits).count().max(1);
+            refused += self.send_some(remote, &rest[..count])?;
+            rest = &rest[count..];
         }
-        if count > 0 {
-            post(remote, &body)?;
+        fs::remove_file(&self.leaving)?;
+        Ok(refused)
+    }
+
+    /// Sends these events and returns how many were set aside. A body that is refused as a whole is sent in halves: it may be too large for
+    /// this server, or hold one event that is.
+    fn send_some(&self, remote: &Remote, lines: &[&[u8]]) -> anyhow::Result<usize> {
+        let (status, answer) = remote.post("/v1/events", "application/x-ndjson", &lines.concat())?;
+        // Events that the server refuses by themselves are its dead letters, so they are delivered too.
+        if answer["results"].is_array() {
+            return Ok(0);
         }
-        Ok(fs::remove_file(&self.leaving)?)
+        let reason = answer["error"].as_str().unwrap_or("no reason given");
+        anyhow::ensure!(is_final(status), "the server answered {status}: {reason}");
+        if lines.len() > 1 {
+            let (first, second) = lines.split_at(lines.len() / 2);
+            return Ok(self.send_some(remote, first)? + self.send_some(remote, second)?);
+        }
+        for line in lines {
+            self.refused.add(line, status, reason)?;
+        }
+        Ok(lines.len())
     }
 }
 
-/// Events that the server refuses are its dead letters, so they are delivered too.
-fn post(remote: &Remote, body: &[u8]) -> anyhow::Result<()> {
-    let (status, answer) = remote.post("/v1/events", "application/x-ndjson", body)?;
-    let is_answered = answer["results"].is_array();
-    anyhow::ensure!(is_answered, "the server answered {status}: {}", answer["error"].as_str().unwrap_or("no reason given"));
-    Ok(())
+/// Whether a status says that this body will never be taken. Others may be answered differently later: a missing key (401, 403) or another
+/// server at this address (404, 405) is for the user to mend, and no reason to give up events.
+fn is_final(status: u16) -> bool {
+    matches!(status, 400 | 409 | 413 | 415 | 422)
 }
