@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path as ObjectPath;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use object_store::{GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
@@ -174,23 +174,7 @@ impl ArchiveStore {
         };
         let mut file = File::open(part).map_err(io(part))?;
         let (store, object) = (Arc::clone(&objects.store), objects.at(name));
-        let read = self.wait(objects, async move {
-            let mut upload = WriteMultipart::new_with_chunk_size(store.put_multipart(&object).await?, PIECE_BYTES);
-            let mut piece = vec![0; PIECE_BYTES];
-            loop {
-                match file.read(&mut piece) {
-                    Ok(0) => break,
-                    Ok(len) => upload.write(&piece[..len]),
-                    Err(error) => {
-                        upload.abort().await?;
-                        return Ok(Err(error));
-                    }
-                }
-                upload.wait_for_capacity(PIECES_UNDER_WAY_MAX).await?;
-            }
-            upload.finish().await?;
-            Ok(Ok(()))
-        })?;
+        let read = self.wait(objects, async move { send(&mut file, store.put_multipart(&object).await?).await })?;
         read.map_err(io(part))?;
         fs::remove_file(part).map_err(io(part))
     }
@@ -203,6 +187,27 @@ impl ArchiveStore {
         let done = objects.threads.wait(work).map_err(io(&self.0.directory))?;
         done.map_err(|source| ArchiveError::Objects { place: self.to_string(), source })
     }
+}
+
+/// Uploads a file in pieces. An upload that fails is aborted: the store would keep, and charge for, the pieces that it has.
+async fn send(file: &mut impl Read, upload: Box<dyn MultipartUpload>) -> object_store::Result<std::io::Result<()>> {
+    let mut upload = WriteMultipart::new_with_chunk_size(upload, PIECE_BYTES);
+    let mut piece = vec![0; PIECE_BYTES];
+    let failed = loop {
+        match file.read(&mut piece) {
+            // An upload that cannot be finished is aborted by this.
+            Ok(0) => return upload.finish().await.map(|_| Ok(())),
+            Ok(len) => upload.write(&piece[..len]),
+            Err(error) => break Ok(Err(error)),
+        }
+        if let Err(error) = upload.wait_for_capacity(PIECES_UNDER_WAY_MAX).await {
+            break Err(error);
+        }
+    };
+    if let Err(error) = upload.abort().await {
+        tracing::warn!(%error, "an upload to the archive failed and could not be aborted; the store may keep its pieces");
+    }
+    failed
 }
 
 impl Objects {
@@ -233,4 +238,57 @@ fn nameless_file(directory: &Path) -> std::io::Result<(File, File)> {
     let (written, read) = (private::create_file(&path)?, File::open(&path)?);
     fs::remove_file(&path)?;
     Ok((written, read))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use object_store::{PutPayload, PutResult, UploadPart};
+
+    use super::*;
+
+    /// Takes no piece.
+    #[derive(Debug)]
+    struct Refusing(Arc<AtomicBool>);
+
+    fn refused() -> object_store::Error {
+        object_store::Error::NotImplemented { operation: "anything".to_owned(), implementer: "a test".to_owned() }
+    }
+
+    impl MultipartUpload for Refusing {
+        fn put_part(&mut self, _: PutPayload) -> UploadPart {
+            async { Err(refused()) }.boxed()
+        }
+
+        fn complete<'a, 'b>(&'a mut self) -> BoxFuture<'b, object_store::Result<PutResult>>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            async { Err(refused()) }.boxed()
+        }
+
+        fn abort<'a, 'b>(&'a mut self) -> BoxFuture<'b, object_store::Result<()>>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            self.0.store(true, Ordering::Relaxed);
+            async { Ok(()) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_fails_is_aborted() {
+        // The first is refused while pieces follow, the second at its end.
+        for pieces in [5, 1] {
+            let aborted = Arc::new(AtomicBool::new(false));
+            let mut file = std::io::repeat(7).take(pieces * PIECE_BYTES as u64);
+            let sent = send(&mut file, Box::new(Refusing(Arc::clone(&aborted)))).await;
+            assert!(sent.is_err() && aborted.load(Ordering::Relaxed), "{pieces} pieces");
+        }
+    }
 }
