@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
+use super::validate::require_positive;
 use crate::code::sandbox::Limits;
 
 /// Least `code.memory_bytes` and `code.stack_bytes`: with less, the interpreter does not start.
@@ -46,9 +47,7 @@ impl Code {
             ("code.results_bytes", self.results_bytes as u64),
             ("code.processes_max", self.processes_max as u64),
         ];
-        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
-            return invalid(key, "must be at least 1".to_owned());
-        }
+        require_positive(positive)?;
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return invalid("code.memory_bytes", format!("must be at least {MEMORY_BYTES_MIN}: the interpreter needs as much"));
         }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
+use super::validate::require_positive;
 
 /// Least `mcp.answer_bytes_max`.
 const ANSWER_BYTES_MIN: usize = 1_024;
@@ -29,13 +30,11 @@ impl Mcp {
     pub(super) fn validate(&self, has_keys: bool) -> Result<(), ConfigError> {
         let refused = |key, problem: String| Err(ConfigError::Value { key, problem });
         let positive = [
-            ("mcp.sessions_max", self.sessions_max > 0),
-            ("mcp.session_idle_s", self.session_idle_s > 0),
-            ("mcp.execution_idle_ms", self.execution_idle_ms > 0),
+            ("mcp.sessions_max", self.sessions_max as u64),
+            ("mcp.session_idle_s", self.session_idle_s),
+            ("mcp.execution_idle_ms", self.execution_idle_ms),
         ];
-        if let Some((key, _)) = positive.into_iter().find(|(_, is_positive)| !is_positive) {
-            return refused(key, "must be at least 1".to_owned());
-        }
+        require_positive(positive)?;
         if self.answer_bytes_max < ANSWER_BYTES_MIN {
             let problem = format!("must be at least {ANSWER_BYTES_MIN}: an answer would hold next to nothing");
             return refused("mcp.answer_bytes_max", problem);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
+use super::validate::require_positive;
 use crate::readers::traces::TraceLimits;
 
 /// Limits of the traces that are gathered until their root has ended.
@@ -37,9 +38,6 @@ impl Otlp {
             ("otlp.spans_max", self.spans_max as u64),
             ("otlp.bytes_max", self.bytes_max as u64),
         ];
-        match positive.into_iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() }),
-            None => Ok(()),
-        }
+        require_positive(positive)
     }
 }

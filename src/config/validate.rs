@@ -8,6 +8,16 @@ use crate::files::Place;
 /// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
 const LEASE_MS_MIN: u64 = 500;
 
+/// Refuses the first value that is zero, by its key.
+pub(super) fn require_positive<T: Default + PartialEq>(
+    values: impl IntoIterator<Item = (&'static str, T)>,
+) -> Result<(), ConfigError> {
+    match values.into_iter().find(|(_, value)| *value == T::default()) {
+        Some((key, _)) => Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() }),
+        None => Ok(()),
+    }
+}
+
 impl Config {
     /// Returns the first setting that cannot work, by its key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
@@ -36,9 +46,7 @@ impl Config {
             ("nats.replicas", self.nats.replicas),
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
-        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
-            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
-        }
+        require_positive(positive)?;
         if let Err(problem) = Place::at(&self.log.archive, self.snapshots.object_store_options()) {
             return Err(ConfigError::Value { key: "log.archive", problem: format!("'{}': {problem}", self.log.archive) });
         }
@@ -93,10 +101,7 @@ impl Config {
             ("execute.parallel_max", execute.parallel_max as u64),
             ("execute.results_bytes_max", execute.results_bytes_max as u64),
         ];
-        match positive.into_iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() }),
-            None => Ok(()),
-        }
+        require_positive(positive)
     }
 
     fn validate_trainer(&self) -> Result<(), ConfigError> {
@@ -106,9 +111,7 @@ impl Config {
             ("trainer.after_traces", trainer.after_traces),
             ("trainer.memory_mb", trainer.memory_mb),
         ];
-        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
-            return Err(ConfigError::Value { key, problem: "must be at least 1".to_owned() });
-        }
+        require_positive(positive)?;
         if !(trainer.core_share > 0.0 && trainer.core_share <= 1.0) {
             let problem = "must be above 0 and at most 1: the share of one core".to_owned();
             return Err(ConfigError::Value { key: "trainer.core_share", problem });
