@@ -57,7 +57,7 @@ fn stem(word: &str) -> String {
     const STEM_LEN_MIN: usize = 3;
     let cut = ENDINGS.iter().find_map(|(ending, instead)| {
         let stem = word.strip_suffix(ending).filter(|stem| stem.len() >= STEM_LEN_MIN)?;
-        Some(format!("{stem}{instead}"))
+        Some([stem, instead].concat())
     });
     let mut stem = cut.unwrap_or_else(|| word.to_owned());
     if stem.len() > STEM_LEN_MIN && stem.ends_with('e') {

@@ -16,6 +16,9 @@ use crate::vectors::{TextHash, Vectors};
 
 /// Values compared at once by [`largest`].
 const BLOCK: usize = 64;
+/// Values of one group, and groups compared at once, by [`bar_of_groups`]. Smaller groups give a higher bar and are more to choose from.
+const GROUP: usize = 16;
+const LANES: usize = 16;
 
 /// `Corpus` holds the packed vectors of all tools and remembered intents, and the words of the tools.
 #[derive(Clone, Debug, Default)]
@@ -127,16 +130,22 @@ pub(super) fn top<T, V: PartialOrd + Copy>(valued: impl Iterator<Item = (T, V)>,
     kept
 }
 
-/// Returns the positions of the largest values above 0, at most `keep`, the largest first; of equals the earlier ones. Looks at
-/// [`BLOCK`] values at once, since few blocks have one to keep. O(n).
-pub(super) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
-    largest_of(values, keep, |_| true)
+/// Returns the positions of the largest values above 0, at most `keep`, the largest first; of equals the earlier ones. O(n).
+pub(crate) fn largest(values: &[f32], keep: usize) -> Vec<u32> {
+    largest_above(values, keep, bar_of_groups(values, keep), |_| true)
 }
 
 /// The same of the positions that `wanted` accepts; only those of values that are large enough are asked about.
 pub(crate) fn largest_of(values: &[f32], keep: usize, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+    largest_above(values, keep, 0.0, wanted)
+}
+
+/// The same of values above `bar`, which is at least 0. Looks at [`BLOCK`] values at once, since few blocks have one to keep.
+fn largest_above(values: &[f32], keep: usize, mut bar: f32, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+    if keep == 0 {
+        return Vec::new();
+    }
     let mut kept: Vec<LargerFirst> = Vec::with_capacity(values.len().min(2 * keep + 2 * BLOCK));
-    let mut bar = if keep > 0 { 0.0 } else { f32::INFINITY };
     for (block, from) in values.chunks(BLOCK).zip((0_u32..).step_by(BLOCK)) {
         if block.iter().filter(|value| **value > bar).count() > 0 {
             let large = (from..).zip(block.iter().copied()).filter(|(at, value)| *value > bar && wanted(*at));
@@ -148,9 +157,34 @@ pub(crate) fn largest_of(values: &[f32], keep: usize, wanted: impl Fn(u32) -> bo
             }
         }
     }
+    if kept.len() > keep {
+        kept.select_nth_unstable(keep - 1);
+        kept.truncate(keep);
+    }
     kept.sort_unstable();
-    kept.truncate(keep);
     kept.into_iter().map(LargerFirst::position).collect()
+}
+
+/// A number below the `keep` largest values, and above most others: the largest values of `keep` groups are `keep` values, so no
+/// smaller one is among the largest. Without it most blocks of a few thousand values are looked at one by one before the bar is high.
+/// Groups of [`GROUP`] values are compared [`LANES`] at once; what is left over at the end belongs to none.
+fn bar_of_groups(values: &[f32], keep: usize) -> f32 {
+    let mut tops = Vec::with_capacity(values.len() / GROUP + LANES);
+    for some in values.as_chunks::<LANES>().0.chunks(GROUP) {
+        let mut top = [0.0_f32; LANES];
+        for row in some {
+            for lane in 0..LANES {
+                top[lane] = if row[lane] > top[lane] { row[lane] } else { top[lane] };
+            }
+        }
+        tops.extend(top);
+    }
+    if keep == 0 || tops.len() < keep {
+        return 0.0;
+    }
+    let (_, least, _) = tops.select_nth_unstable_by(keep - 1, |one, other| other.total_cmp(one));
+    // The value itself is to be kept.
+    if *least > 0.0 { least.next_down() } else { 0.0 }
 }
 
 /// A position with its value, which is above 0, as one number that is ordered by value, the largest first, then by position. One number
@@ -225,7 +259,7 @@ mod tests {
     #[test]
     fn the_largest_of_many_are_those_of_all() {
         let values: Vec<f32> = (0_u16..1_000).map(|number| f32::from(number.wrapping_mul(40_503) >> 8) - 60.0).collect();
-        for keep in [0, 1, 16, 2_000] {
+        for keep in [0, 1, 16, 63, 64, 65, 2_000] {
             let positive = (0..).zip(values.iter().copied()).filter(|(_, value)| *value > 0.0);
             let expected: Vec<u32> = top(positive, keep).into_iter().map(|(position, _)| position).collect();
             assert_eq!(largest(&values, keep), expected, "{keep}");
@@ -233,5 +267,12 @@ mod tests {
             let expected: Vec<u32> = top(even, keep).into_iter().map(|(position, _)| position).collect();
             assert_eq!(largest_of(&values, keep, |at| at % 2 == 0), expected, "{keep} of the even ones");
         }
+    }
+
+    #[test]
+    fn of_many_equal_values_the_first_are_the_largest() {
+        assert_eq!(largest(&[0.5; 1_000], 3), [0, 1, 2]);
+        assert_eq!(largest(&[f32::from_bits(1); 300], 2), [0, 1], "the smallest number above 0");
+        assert!(largest(&[0.0; 300], 2).is_empty() && largest(&[-1.0; 300], 2).is_empty());
     }
 }

@@ -7,7 +7,7 @@ use super::documents::Documents;
 use super::packed::PackedRows;
 use crate::graph::{Node, NodeKind};
 use crate::memory;
-use crate::predict::corpus::largest_of;
+use crate::predict::corpus::{largest, largest_of};
 use crate::state::State;
 use crate::text::clauses;
 use crate::vectors::TextHash;
@@ -156,7 +156,10 @@ impl IntentIndex {
         reach: Reach,
         except: Option<usize>,
     ) -> Vec<Neighbour> {
-        let rows = largest_of(products, reach.runs as usize, |row| Some(entry_of(row as usize)) != except);
+        let rows = match except {
+            None => largest(products, reach.runs as usize),
+            Some(except) => largest_of(products, reach.runs as usize, |row| entry_of(row as usize) != except),
+        };
         let mut left = reach.runs;
         let mut neighbours = Vec::with_capacity(rows.len());
         for row in rows.into_iter().map(|row| row as usize) {
