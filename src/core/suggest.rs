@@ -149,16 +149,28 @@ pub fn suggest(sources: Sources<'_>, question: &Question, context: &[Callee]) ->
     rated.sort_by(|a, b| b.merit.total_cmp(&a.merit));
     let drawn: Vec<Drawn> = differing(rated).into_iter().map(|rated| draw(sources, &asked, &probabilities, rated)).collect();
     let mut plans = drawn.into_iter();
-    let best = plans.next();
+    let mut best = plans.next();
+    let alternatives: Vec<SuggestedPlan> = plans.map(|drawn| drawn.plan).collect();
+    if let Some(best) = &mut best {
+        explain_order(&mut best.plan, &alternatives);
+    }
     let is_sure = best.as_ref().is_some_and(|best| best.plan.confidence >= SURE_MIN);
     let capabilities = best.as_ref().map_or_else(Vec::new, |best| covering(paths, &best.dag));
     Suggestion {
         missing: best.as_ref().map_or_else(Vec::new, |best| missing(sources, &asked, best.dag.nodes())),
         best: best.map(|best| best.plan),
         is_sure,
-        alternatives: plans.map(|drawn| drawn.plan).collect(),
+        alternatives,
         suggested_capabilities: capabilities.into_iter().map(|node| state.callee(node)).collect(),
         based_on_seq: state.applied(),
+    }
+}
+
+/// Says why a plan is the best one although an alternative has the higher confidence: plans are chosen by tools and data flow, and the
+/// confidence is about the tools alone.
+fn explain_order(best: &mut SuggestedPlan, alternatives: &[SuggestedPlan]) {
+    if alternatives.iter().any(|other| other.confidence > best.confidence) {
+        best.rationale.push("an alternative has likelier tools; the data flow of this plan is likelier".to_owned());
     }
 }
 

@@ -124,6 +124,20 @@ fn an_unknown_intent_is_answered_with_a_guess_that_says_so() {
 }
 
 #[test]
+fn a_plan_before_one_with_likelier_tools_says_why() {
+    let derived = Derived::new(&two_procedures());
+    let plan = derived.suggest("find mail and send answer to grandmother", &[]).best.unwrap();
+    let explained = |likelier_by: f64| {
+        let (mut best, mut other) = (plan.clone(), plan.clone());
+        other.confidence += likelier_by;
+        explain_order(&mut best, &[other]);
+        best.rationale.len() > plan.rationale.len()
+    };
+    assert!(explained(0.1));
+    assert!(!explained(0.0) && !explained(-0.1));
+}
+
+#[test]
 fn nothing_known_gives_nothing_and_descriptions_alone_give_a_plan() {
     assert_eq!(shown(Derived::new("").suggest("read a file", &[]).best.as_ref()), "none");
     let cold = Derived::new("tool fs:read_file path\ntool net:upload_archive archive\ntool mail:send_answer address");
