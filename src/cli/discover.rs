@@ -63,11 +63,12 @@ fn print(answer: &Value, output: &Output) {
         );
         return;
     }
-    output.table(&["score", "", "name", "calls", "success", "why"], results.iter().map(row));
+    output.table(&["score", "", "name, description, reasons", "calls", "success"], results.iter().map(row));
     let [returned, found] = ["returned_count", "total_found"].map(|key| HumanCount(meta[key].as_u64().unwrap_or(0)));
     output.say(format!("showing {returned} of {found} matches"));
 }
 
+/// One result. Name, description and reasons share a column: three narrow ones would make a row a dozen lines high.
 fn row(item: &Value) -> Vec<String> {
     let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
     let is_tool = item["type"] == "tool";
@@ -77,16 +78,17 @@ fn row(item: &Value) -> Vec<String> {
         (false, _) => format!("capability:{}", text("handle")),
     };
     let about = if is_tool || !text("description").is_empty() { text("description") } else { text("name") };
-    let what = if about.is_empty() { name } else { format!("{name}\n{}", shortened(&about, 90)) };
+    let lines = [name, shortened(&about, 90)].into_iter().chain(reasons(item)).filter(|line| !line.is_empty());
+    let what = lines.collect::<Vec<_>>().join("\n");
     let calls = item["usage_count"].as_u64().unwrap_or(0);
     let success =
         if calls == 0 { "-".to_owned() } else { format!("{:.0}%", item["success_rate"].as_f64().unwrap_or(0.0) * 100.0) };
     let score = format!("{:.2}", item["score"].as_f64().unwrap_or(0.0));
-    vec![score, if is_tool { "tool" } else { "capability" }.to_owned(), what, calls.to_string(), success, why(item)]
+    vec![score, if is_tool { "tool" } else { "capability" }.to_owned(), what, calls.to_string(), success]
 }
 
-/// Returns the strongest signals, the most similar past intent, and the related tools, one per line.
-fn why(item: &Value) -> String {
+/// Returns the strongest signals, the most similar past intent, and the related tools, each a line.
+fn reasons(item: &Value) -> Vec<String> {
     let mut signals: Vec<(&str, f64)> = item["signals"]
         .as_object()
         .into_iter()
@@ -105,7 +107,7 @@ fn why(item: &Value) -> String {
         let tool = related["tool_id"].as_str().unwrap_or_default();
         lines.push(format!("{relation}: {tool} ({} of {})", related["times"], related["of"]));
     }
-    lines.join("\n")
+    lines
 }
 
 fn signal_label(signal: &str) -> Option<&'static str> {

@@ -227,7 +227,7 @@ fn the_command_line_asks_a_server_or_a_directory() {
     let asked = json(&["--limit", "3", "--url", &url, "--json"]);
     assert_eq!(ids(&asked), ids(&expected));
     let table = run(&["--related", "--url", &url]);
-    for part in ["mail:send", "score", "why", "similar to \"mail the report\"", "often"] {
+    for part in ["mail:send", "score", "reasons", "similar to \"mail the report\"", "often"] {
         assert!(table.contains(part), "no '{part}' in {table}");
     }
     server.terminate();
