@@ -1,6 +1,7 @@
 //! The data directory: opening its log and restricting its permissions.
 
 use std::fs::DirEntry;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::archive::{ArchiveStore, ArchivedRecords};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::files::Place;
-use crate::log::{OpenError, RedbLog, RedbOptions, StreamOptions};
+use crate::log::{Damage, OpenError, RedbLog, RedbOptions, StreamOptions};
 use crate::private;
 use crate::snapshot::Store;
 
@@ -16,6 +17,8 @@ use crate::snapshot::Store;
 pub(crate) const CONFIG_FILE: &str = "pml.toml";
 /// The directory of the archive, unless `log.archive` names another place.
 const ARCHIVE_DIRECTORY: &str = "archive";
+/// What a file of redb begins with.
+const MAGIC: &[u8; 9] = b"redb\x1a\x0a\xa9\x0d\x0a";
 /// The directory of the journals of runs.
 pub(crate) const RUNS_DIRECTORY: &str = "runs";
 
@@ -51,20 +54,43 @@ pub fn open_log(config: &Config, directory: &Path, clock: Clock) -> Result<RedbL
         older: Some(Arc::new(ArchivedRecords::new(archive_store(config, directory)))),
     };
     check_not_vanished(directory)?;
+    check_is_log(&directory.join(RedbLog::FILE_NAME))?;
     let log = RedbLog::open(directory, options, clock)?;
     restrict_permissions(directory);
     Ok(log)
 }
 
-/// Fails if the log is missing or empty although the directory holds snapshots of one: the log was lost, and a new one must not take its
-/// place. Snapshots kept elsewhere are no evidence, because several logs may share an object store.
+/// Fails if the log is missing or empty although the directory holds what only a log leaves behind: the log was lost, and a new one must not
+/// take its place. Snapshots kept elsewhere are no evidence, because several logs may share an object store. Archives and journals are
+/// evidence beside an empty file only: a process on NATS has them without a log, and a log that is being rebuilt has them before it.
 fn check_not_vanished(directory: &Path) -> Result<(), OpenError> {
     let path = directory.join(RedbLog::FILE_NAME);
-    let snapshots = directory.join(Store::DIRECTORY);
-    let is_empty = std::fs::metadata(&path).map_or(true, |file| file.len() == 0);
-    let is_snapshot = |entry: std::io::Result<DirEntry>| entry.is_ok_and(|entry| Store::is_snapshot(&entry.file_name()));
-    if is_empty && std::fs::read_dir(&snapshots).is_ok_and(|mut entries| entries.any(is_snapshot)) {
-        return Err(OpenError::Vanished { path, snapshots });
+    let len = std::fs::metadata(&path).ok().map(|file| file.len());
+    if len.is_some_and(|len| len > 0) {
+        return Ok(());
+    }
+    let entries = |name: &str| std::fs::read_dir(directory.join(name)).into_iter().flatten().filter_map(Result::ok);
+    let has_snapshots = entries(Store::DIRECTORY).any(|entry| Store::is_snapshot(&entry.file_name()));
+    let is_left = |name: &&str| len.is_some() && entries(name).next().is_some();
+    let evidence =
+        if has_snapshots { Some(Store::DIRECTORY) } else { [ARCHIVE_DIRECTORY, RUNS_DIRECTORY].into_iter().find(is_left) };
+    match evidence {
+        Some(name) => {
+            let source = Damage::File { problem: "its records are gone".to_owned() };
+            Err(OpenError::Vanished { path, evidence: directory.join(name), source })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Fails if the file is no database of records at all, which the database would report like a failing disk. A file of zeros is one whose
+/// creation was interrupted.
+fn check_is_log(path: &Path) -> Result<(), OpenError> {
+    let mut begin = [0; MAGIC.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    if read.is_ok() && begin != *MAGIC && begin != [0; MAGIC.len()] {
+        let source = Damage::File { problem: "it does not begin like a log".to_owned() };
+        return Err(OpenError::Damaged { path: path.to_owned(), source });
     }
     Ok(())
 }

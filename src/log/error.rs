@@ -101,9 +101,14 @@ pub enum OpenError {
         source: Damage,
     },
     #[error(
-        "{path} is missing or empty, but there are snapshots of a log in {snapshots}; put the log back or restore a backup with `pml restore`; to begin an empty log, move the snapshots away"
+        "{path} is missing or empty, but {evidence} shows that there was a log; put the log back or restore a backup with `pml restore` into a new data directory; to begin an empty log, move {evidence} away"
     )]
-    Vanished { path: PathBuf, snapshots: PathBuf },
+    Vanished {
+        path: PathBuf,
+        evidence: PathBuf,
+        #[source]
+        source: Damage,
+    },
     #[error("{path} was written by a newer pml (format {found}, this one reads {known})")]
     NewerFormat { path: PathBuf, found: u64, known: u64 },
 }

@@ -146,9 +146,34 @@ fn a_vanished_or_empty_log_beside_snapshots_is_no_new_one() {
     for change in [(|log| std::fs::write(log, "")) as fn(&Path) -> std::io::Result<()>, |log| std::fs::remove_file(log)] {
         change(&log).unwrap();
         let started = pml().args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(server.data()).output().unwrap();
-        assert_eq!(started.status.code(), Some(1), "{started:?}");
+        assert_eq!(started.status.code(), Some(5), "{started:?}");
         let said = String::from_utf8_lossy(&started.stderr).into_owned();
-        assert!(said.contains("there are snapshots of a log") && said.contains("pml restore"), "{said}");
+        assert!(said.contains("snapshots shows that there was a log") && said.contains("pml restore"), "{said}");
+    }
+}
+
+/// Random bytes are damage; so is an empty file beside what only a log leaves behind. Without that, it is a log that was never begun.
+#[test]
+fn a_file_that_is_no_log_or_that_was_emptied_is_damage() {
+    let read = |data: &Path| pml().args(["log", "cat", "--data"]).arg(data).output().unwrap();
+    let home = tempfile::TempDir::new().unwrap();
+    let log = home.path().join(RedbLog::FILE_NAME);
+    std::fs::write(&log, "no log at all".repeat(1_000)).unwrap();
+    let started = read(home.path());
+    assert_eq!(started.status.code(), Some(5), "{started:?}");
+    let said = String::from_utf8_lossy(&started.stderr).into_owned();
+    assert!(said.contains("does not begin like a log") && said.contains("pml restore"), "{said}");
+    for left in ["archive", "runs"] {
+        std::fs::write(&log, "").unwrap();
+        std::fs::create_dir(home.path().join(left)).unwrap();
+        assert_eq!(read(home.path()).status.code(), Some(0), "an empty directory shows nothing");
+        std::fs::write(&log, "").unwrap();
+        std::fs::write(home.path().join(left).join("something"), "").unwrap();
+        let started = read(home.path());
+        assert_eq!(started.status.code(), Some(5), "{started:?}");
+        let said = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(said.contains(&format!("{left} shows that there was a log")) && said.contains("pml restore"), "{said}");
+        std::fs::remove_dir_all(home.path().join(left)).unwrap();
     }
 }
 
