@@ -2,10 +2,11 @@
 //! must not, and in memory they would grow with the log.
 //!
 //! The file is derived from the stream: it says of which stream it is and up to which position it is complete, so that a start reads only
-//! what comes after. One that is damaged, of another stream or missing is begun anew. Ids are written beside the follower, some thousands
-//! at a time; a crash loses the latest of them, which are read from the stream again.
+//! what comes after. One that cannot be opened, of another stream or missing is begun anew. Damage is found when the run of ids that has
+//! it is read, since reading the whole file would make every start slower: the file is removed then, and the next start begins it anew.
+//! Ids are written beside the follower, some thousands at a time; a crash loses the latest of them, which are read from the stream again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use redb::backends::InMemoryBackend;
@@ -33,6 +34,8 @@ const FILES_MAX: u32 = 16;
 /// The index of ids, safe to be used by several tasks.
 pub(super) struct IdIndex {
     database: Database,
+    /// The file; `None` for an index in memory.
+    path: Option<PathBuf>,
     /// How often ids were added. Locked while they are.
     writes: Mutex<u64>,
 }
@@ -42,7 +45,7 @@ impl IdIndex {
     pub(super) fn open(directory: Option<&Path>, identity: u64, end: Seq) -> Result<Self, ReadError> {
         let Some(directory) = directory else {
             let database = Database::builder().create_with_backend(InMemoryBackend::new()).map_err(StoreError::from)?;
-            return Self::begin(database, identity);
+            return Self::begin(database, None, identity);
         };
         let io = |error: std::io::Error| ReadError::Storage(error.into());
         private::create_directory(directory).map_err(io)?;
@@ -51,12 +54,13 @@ impl IdIndex {
             private::create_file_if_missing(&path).map_err(io)?;
             let opened = match guarded(|| open_file(&path)) {
                 Ok(None) => continue,
-                Ok(Some(database)) => Self::resume(database, identity, end),
-                Err(error) => {
-                    tracing::warn!(%error, path = %path.display(), "the index of record ids cannot be used and is begun anew");
-                    None
-                }
+                Ok(Some(database)) => Self::resume(database, &path, identity, end),
+                Err(error) => Err(error),
             };
+            let opened = opened.unwrap_or_else(|error| {
+                tracing::warn!(%error, path = %path.display(), "the index of record ids cannot be used and is begun anew");
+                None
+            });
             return match opened {
                 Some(index) => Ok(index),
                 None => Self::replace(&path, identity),
@@ -66,12 +70,29 @@ impl IdIndex {
         Err(ReadError::Storage(problem.into()))
     }
 
-    /// The index in `database`, if it is of this stream and not ahead of it.
-    fn resume(database: Database, identity: u64, end: Seq) -> Option<Self> {
-        let index = Self { database, writes: Mutex::new(0) };
-        let found = guarded(|| index.read_meta());
-        let usable = matches!(found, Ok((stream, complete_to)) if stream == Some(identity) && complete_to <= end);
-        usable.then_some(index)
+    /// The index in `database`, if it is of this stream and not ahead of it. Fails if that cannot be read. A file that was just made is of none.
+    fn resume(database: Database, path: &Path, identity: u64, end: Seq) -> Result<Option<Self>, StoreError> {
+        let index = Self { database, path: Some(path.to_owned()), writes: Mutex::new(0) };
+        if !guarded(|| index.is_begun())? {
+            return Ok(None);
+        }
+        let (stream, complete_to) = guarded(|| index.read_meta())?;
+        Ok((stream == Some(identity) && complete_to <= end).then_some(index))
+    }
+
+    fn is_begun(&self) -> Result<bool, StoreError> {
+        Ok(self.database.begin_read()?.list_tables()?.next().is_some())
+    }
+
+    /// Removes a file in which damage was found, so that the next start begins it anew.
+    fn checked<T>(&self, result: Result<T, StoreError>) -> Result<T, ReadError> {
+        if let (Err(error @ StoreError::Damaged(_)), Some(path)) = (&result, &self.path) {
+            tracing::warn!(%error, path = %path.display(), "the index of record ids is damaged; the next start begins it anew");
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::warn!(%error, path = %path.display(), "the damaged index of record ids cannot be removed");
+            }
+        }
+        Ok(result?)
     }
 
     fn replace(path: &Path, identity: u64) -> Result<Self, ReadError> {
@@ -79,12 +100,12 @@ impl IdIndex {
         std::fs::remove_file(path).map_err(io)?;
         private::create_file_if_missing(path).map_err(io)?;
         match open_file(path)? {
-            Some(database) => Self::begin(database, identity),
+            Some(database) => Self::begin(database, Some(path), identity),
             None => Err(ReadError::Storage(format!("{} is in use", path.display()).into())),
         }
     }
 
-    fn begin(database: Database, identity: u64) -> Result<Self, ReadError> {
+    fn begin(database: Database, path: Option<&Path>, identity: u64) -> Result<Self, ReadError> {
         let begun = || -> Result<(), StoreError> {
             let transaction = database.begin_write()?;
             transaction.open_table(RUNS)?;
@@ -95,7 +116,7 @@ impl IdIndex {
             Ok(transaction.commit()?)
         };
         begun()?;
-        Ok(Self { database, writes: Mutex::new(0) })
+        Ok(Self { database, path: path.map(Path::to_owned), writes: Mutex::new(0) })
     }
 
     fn read_meta(&self) -> Result<(Option<u64>, Seq), StoreError> {
@@ -108,7 +129,7 @@ impl IdIndex {
 
     /// The position up to which all ids are in the index.
     pub(super) fn complete_to(&self) -> Result<Seq, ReadError> {
-        Ok(guarded(|| self.read_meta())?.1)
+        Ok(self.checked(guarded(|| self.read_meta()))?.1)
     }
 
     /// The positions of the ids that are in the index.
@@ -123,7 +144,7 @@ impl IdIndex {
             };
             Ok((0..group.len()).map(position).collect())
         };
-        Ok(guarded(find)?)
+        self.checked(guarded(find))
     }
 
     /// Adds ids with their positions; afterwards the index is complete up to `complete_to`. Ids that it has keep their positions.
@@ -131,7 +152,7 @@ impl IdIndex {
         let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_synced = writes.is_multiple_of(SYNCED_EVERY);
         *writes += 1;
-        Ok(guarded(|| self.write(entries, complete_to, is_synced))?)
+        self.checked(guarded(|| self.write(entries, complete_to, is_synced)))
     }
 
     fn write(&self, entries: &[(RecordId, Seq)], complete_to: Seq, is_synced: bool) -> Result<(), StoreError> {
@@ -156,7 +177,7 @@ impl IdIndex {
     /// Makes all that was added durable.
     pub(super) fn sync(&self) -> Result<(), ReadError> {
         let complete_to = self.complete_to()?;
-        Ok(guarded(|| self.write(&[], complete_to, true))?)
+        self.checked(guarded(|| self.write(&[], complete_to, true)))
     }
 }
 
@@ -216,6 +237,30 @@ mod tests {
         fill(8);
         std::fs::write(&path, b"no database").unwrap();
         assert!(is_empty(8, 9), "damaged");
+    }
+
+    #[test]
+    fn an_index_with_a_changed_id_is_removed_when_it_is_met_and_begun_anew() {
+        let home = tempfile::TempDir::new().unwrap();
+        let path = home.path().join("stream-ids-1.redb");
+        let marked = 0x6d61_726b_6564_2069_6421_6d61_726b_6564_u128;
+        let open = || IdIndex::open(Some(home.path()), 7, Seq(9)).unwrap();
+        let index = open();
+        index.add(&[(id(5), Seq(1)), (id(marked), Seq(9))], Seq(9)).unwrap();
+        index.sync().unwrap();
+        drop(index);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let places: Vec<usize> = (0..bytes.len() - 16).filter(|at| bytes[*at..*at + 16] == marked.to_le_bytes()).collect();
+        assert!(!places.is_empty(), "the id is in the file");
+        for at in places {
+            bytes[at] ^= 1;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let index = open();
+        assert!(index.find([id(5)].into_iter()).is_err() && !path.exists());
+        drop(index);
+        let index = open();
+        assert_eq!((index.complete_to().unwrap(), find(&index, [5, 5, 5])), (Seq::ZERO, vec![None; 3]), "begun anew");
     }
 
     #[test]
