@@ -13,6 +13,7 @@ use super::handles::Mentions;
 use super::{AskError, Asker};
 use crate::core::event::Kind;
 use crate::core::graph::Node;
+use crate::core::graph::edge::EdgeKind;
 use crate::core::graph::measures::Measures;
 use crate::core::id::CapabilityId;
 use crate::core::state::{FOLD, State};
@@ -133,6 +134,10 @@ impl Asker {
 /// The strongest edges first: by weight, then by observations, then by ends. The measures are not newer than the view.
 pub(crate) fn graph(view: &State, measures: &Measures, query: &GraphQuery) -> Result<Value, Refused> {
     let limit = Page { after: None, limit: query.limit.or(Some(PAGE_MAX)) }.limit(EDGES_MAX)?;
+    if let Some(kind) = query.kind.as_deref().filter(|kind| EdgeKind::ALL.iter().all(|known| known.name() != *kind)) {
+        let known = EdgeKind::ALL.map(EdgeKind::name).join(", ");
+        return Err(Refused::invalid("kind", format!("'{kind}' is not a kind of edges; there are {known}")));
+    }
     let wanted = |name: &str| query.kind.as_deref().is_none_or(|kind| kind == name);
     let counted =
         view.graph.edges().filter(|((_, _, kind), _)| wanted(kind.name())).map(|(key, edge)| EdgeDto::new(view, *key, edge));

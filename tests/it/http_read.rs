@@ -164,6 +164,9 @@ fn a_question_that_cannot_be_read_is_answered_with_the_reason() {
     check(server.get("/v1/events?form=1"), "query: unknown field `form`, expected one of `from`");
     check(server.get("/v1/tools?limit=many"), "query: limit: invalid digit");
     check(server.get("/v1/graph?measures=maybe"), "query: measures: provided string was not `true` or `false`");
+    let kinds =
+        "kind: 'bogus' is not a kind of edges; there are dependency, contains, provides, alternative, sequence, conditional";
+    check(server.get("/v1/graph?kind=bogus"), kinds);
     check(server.get("/v1/tools?limit=0"), "limit: is 0, it must be from 1 to 1000");
     check(server.get("/v1/traces/e%201"), "execution: contains ' '");
     let redrive = |content_type: &str, body: &str| {
