@@ -6,9 +6,11 @@
 //! | `end_to_end` | in-process client, execution actor, JetStream, folded state; pipelined appends | raw pipelined publishes of the same bytes |
 //! | `end_to_end_durable` | the same with atomic batches, each synced to disk | raw atomic batches of the same bytes |
 //! | `from_agents` | from a NATS client through the work queue into the folded state; pipelined | raw pipelined publishes of the same bytes |
+//! | `relay_without_pml` | from a NATS client through a work queue into a second stream (`relay`), a bound for `from_agents` | raw pipelined publishes of the same bytes |
 //! | `startup_speedup` (snapshot) | a start with a snapshot and an index of ids until it takes writes (`startup`) | a start with neither |
 //! | `fold` (replay) | a start: the whole stream into the folded state | a raw ordered consumer that only counts |
 
+mod relay;
 pub(super) mod server;
 pub mod startup;
 
@@ -42,7 +44,7 @@ const RUNS: usize = 3;
 
 /// Measures ingest with servers that store below `scratch`.
 pub async fn ingest(config: &Config, program: &Path, scratch: &Path, events: usize) -> anyhow::Result<Vec<Case>> {
-    let (mut pipelined, mut durable, mut agents) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut pipelined, mut durable, mut agents, mut relayed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let place = |name: &str| scratch.join(format!("{name}-{run}"));
         let runs = workload::runs(&Clock::system(), events);
@@ -50,6 +52,7 @@ pub async fn ingest(config: &Config, program: &Path, scratch: &Path, events: usi
         pipelined.push((client_to_state(config, program, &place("pipelined"), runs, AppendMode::Pipelined).await?, floor));
         let runs = workload::runs(&Clock::system(), events);
         agents.push((agents_to_state(config, program, &place("agents"), &runs).await?, floor));
+        relayed.push((relay::queue_to_stream(config, program, &place("relay"), &runs).await?, floor));
         let floor = raw_batches(config, program, &place("durable-floor"), &runs).await?;
         durable.push((client_to_state(config, program, &place("durable"), runs, AppendMode::Atomic).await?, floor));
     }
@@ -57,6 +60,7 @@ pub async fn ingest(config: &Config, program: &Path, scratch: &Path, events: usi
         ingest::case("end_to_end", pipelined),
         ingest::case("end_to_end_durable", durable),
         ingest::case("from_agents", agents),
+        ingest::case("relay_without_pml", relayed),
     ])
 }
 
