@@ -36,7 +36,7 @@ use crate::clock::{Clock, entropy};
 use crate::code::sandbox::ChildCommand;
 use crate::config;
 use crate::core::id::{CapabilityId, ExecutionId, SessionId, StepId, ToolId};
-use crate::core::redact;
+use crate::core::redact::{self, Redactor};
 use crate::core::shape::Shape;
 use crate::core::state::State;
 use crate::core::workflow::Workflow;
@@ -115,6 +115,11 @@ struct Shared {
 pub struct Runner(Arc<Shared>);
 
 impl Runner {
+    /// The configured redaction, for what is said about runs.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        self.0.parts.upstreams.redactor()
+    }
+
     /// Builds the runner and reads the journals of earlier processes.
     pub(crate) fn new(parts: RunnerParts) -> Self {
         let keep_us = i64::try_from(parts.settings.results_keep_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX);

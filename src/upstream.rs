@@ -254,7 +254,7 @@ impl Upstreams {
         let view = self.0.parts.views.current();
         let here = self.is_here().is_ok();
         let servers = self.0.servers.read();
-        servers.values().map(|server| status(server, &view, here)).collect()
+        servers.values().map(|server| status(server, &view, here, self.redactor())).collect()
     }
 
     /// The tools that can be called, from the state: also while their servers are still connecting. Never disabled or quarantined ones.
@@ -315,13 +315,18 @@ impl Upstreams {
         }
     }
 
+    /// The configured redaction, for what servers say.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.0.parts.limits.redactor
+    }
+
     /// Counts up whenever the tools that can be called, or a server's state, changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 }
 
-fn status(server: &Server, view: &State, here: bool) -> ServerStatus {
+fn status(server: &Server, view: &State, here: bool, redactor: &Redactor) -> ServerStatus {
     let live = server.live.borrow().clone();
     let of_server =
         || view.tools.iter().filter(|tool| tool.id.server() == server.name && !tool.removed && !server.has_disabled(&tool.id));
@@ -329,11 +334,11 @@ fn status(server: &Server, view: &State, here: bool) -> ServerStatus {
     let offered = of_server().filter(|tool| enabled && tool.is_offered() && !tool.is_stub());
     let mut stderr = server.stderr.lines();
     for line in &mut stderr {
-        Redactor::builtin().clean(line);
+        redactor.clean(line);
     }
     ServerStatus {
         name: server.name.clone(),
-        target: server.target(),
+        target: server.target(redactor),
         state: if here || !enabled { live.state } else { ServerState::Elsewhere },
         implementation: live.implementation,
         protocol: live.protocol,

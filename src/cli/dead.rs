@@ -11,6 +11,7 @@ use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{NewRecord, cloud};
+use crate::core::intake::Limits;
 use crate::gateway::http::DeadLetterDto;
 use crate::log::{DeadLetters, DeadPage, StreamDeadLetters};
 use crate::nats::Repeats;
@@ -56,7 +57,9 @@ pub(super) async fn run(command: Command, config: Config, output: &Output) -> Ou
 async fn list(arguments: ListArguments, config: &Config, output: &Output) -> Outcome {
     let store: Option<Box<dyn DeadLetters>> = match (&arguments.location.data, &arguments.location.nats) {
         (Some(directory), _) => Some(Box::new(open_existing(directory, config)?)),
-        (None, Some(urls)) => Some(Box::new(StreamDeadLetters::new(connect(urls, config).await?, Clock::system()))),
+        (None, Some(urls)) => {
+            Some(Box::new(StreamDeadLetters::new(connect(urls, config).await?, Clock::system(), Limits::from(config).redactor)))
+        }
         (None, None) => None,
     };
     let (mut letters, mut after): (Vec<Value>, _) = (Vec::new(), Some(0));
@@ -108,7 +111,7 @@ fn redrive(arguments: &RedriveArguments, config: &Config, output: &Output) -> Ou
 /// Puts dead letters on the work queue again. A letter that is no event is left in place.
 async fn redrive_on_nats(urls: &str, numbers: &[u64], config: &Config, output: &Output) -> Outcome {
     let nats = connect(urls, config).await?;
-    let dead = StreamDeadLetters::new(nats.clone(), Clock::system());
+    let dead = StreamDeadLetters::new(nats.clone(), Clock::system(), Limits::from(config).redactor);
     let (mut after, mut sent, mut unreadable) = (Some(0), Vec::new(), Vec::new());
     while let Some(number) = after {
         let DeadPage { letters: mut page, next, .. } = dead.list(number, PAGE_LETTERS).await.map_err(anyhow::Error::from)?;

@@ -14,6 +14,7 @@ use super::{LogLocation, Outcome};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::event::{Event, LogForked, NewRecord};
+use crate::core::intake::Limits;
 use crate::core::redact::Redactor;
 use crate::data_dir::CONFIG_FILE;
 use crate::history::{Moment, Rebuild};
@@ -52,7 +53,11 @@ pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Confi
     let (seq, digest) = (parent.applied(), parent.digest().to_string());
     let path = fork.path().join(CONFIG_FILE);
     write_synced(&path, &settings).with_context(|| format!("cannot write {}", path.display()))?;
-    let event = LogForked { parent_seq: seq, parent_digest: digest.clone(), settings: redacted(&arguments.set) };
+    let event = LogForked {
+        parent_seq: seq,
+        parent_digest: digest.clone(),
+        settings: redacted(&arguments.set, &Limits::from(&config).redactor),
+    };
     fork.append(fork_record(event, &Clock::system())).await?;
     let state = fork.finish().await?;
     let config_file = target.join(CONFIG_FILE);
@@ -66,9 +71,9 @@ pub(super) async fn run(arguments: Arguments, file: Option<&Path>, config: Confi
 }
 
 /// Returns the settings as the log may hold them, without secrets.
-fn redacted(settings: &[(String, String)]) -> Vec<(String, String)> {
+fn redacted(settings: &[(String, String)], redactor: &Redactor) -> Vec<(String, String)> {
     let clean = |(key, value): &(String, String)| {
-        let pair = Redactor::builtin().text(&format!("{key}={value}"));
+        let pair = redactor.text(&format!("{key}={value}"));
         let value = pair.as_ref().and_then(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap_or(value);
         (key.clone(), value.to_owned())
     };
@@ -94,6 +99,6 @@ mod tests {
     fn passwords_among_the_settings_are_not_recorded() {
         let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let given = [set("nats.password", "hunter2"), set("trace.settle_ms", "7")];
-        assert_eq!(redacted(&given), [set("nats.password", "[redacted]"), set("trace.settle_ms", "7")]);
+        assert_eq!(redacted(&given, &Redactor::builtin()), [set("nats.password", "[redacted]"), set("trace.settle_ms", "7")]);
     }
 }

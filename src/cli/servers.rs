@@ -10,6 +10,7 @@ use super::remote::{Remote, Unreachable};
 use super::{LogLocation, Outcome};
 use crate::config::Config;
 use crate::core::id::ToolId;
+use crate::core::intake::Limits;
 use crate::upstream::probe;
 use crate::upstream::servers_file::{ServersFile, ServersFileError};
 
@@ -208,7 +209,7 @@ async fn test(name: &str, config: &Config, output: &Output) -> Outcome {
     let entry = entry.ok_or_else(|| ServersFileError::Unknown(name.to_owned()))?;
     let entry = entry.map_err(|problem| ServersFileError::Entry { name: name.to_owned(), problem })?;
     let asking = output.working("asking the server");
-    let found = probe(&entry, &config.upstream).await;
+    let found = probe(&entry, &config.upstream, &Limits::from(config).redactor).await;
     drop(asking);
     match found {
         Ok(probe) => {

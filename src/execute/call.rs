@@ -58,8 +58,12 @@ impl Called {
 }
 
 /// The arguments of a task, with references replaced by results.
-pub(super) fn arguments(task: &Task, results: &BTreeMap<StepId, Finished>) -> Result<Map<String, Value>, Failure> {
-    reference::resolve(&task.arguments, results).map_err(|problem| failure("unresolved", problem))
+pub(super) fn arguments(
+    task: &Task,
+    results: &BTreeMap<StepId, Finished>,
+    redactor: &Redactor,
+) -> Result<Map<String, Value>, Failure> {
+    reference::resolve(&task.arguments, results).map_err(|problem| failure("unresolved", problem, redactor))
 }
 
 /// Calls a tool until it succeeds or its attempts are used up.
@@ -72,8 +76,8 @@ pub(super) async fn call(task: Task, arguments: Map<String, Value>, upstreams: U
         let repeatable = upstreams.tool(&task.tool).is_ok_and(|tool| may_be_repeated(&tool));
         let (failure, harmless) = match upstreams.call(&task.tool, arguments.clone(), limit).await {
             Ok(outcome) if outcome.result.is_error != Some(true) => break Ok(Arc::new(outcome_value(&outcome.result))),
-            Ok(outcome) => (failure("tool_error", text_of(&outcome_value(&outcome.result))), repeatable),
-            Err(error) => (failure(error.kind(), error.to_string()), repeatable || is_passing(&error)),
+            Ok(outcome) => (failure("tool_error", text_of(&outcome_value(&outcome.result)), upstreams.redactor()), repeatable),
+            Err(error) => (failure(error.kind(), error.to_string(), upstreams.redactor()), repeatable || is_passing(&error)),
         };
         if attempts > task.retries || !harmless {
             break Err(failure);
@@ -95,8 +99,8 @@ fn is_passing(error: &CallError) -> bool {
     matches!(error, CallError::NotConnected { .. } | CallError::Busy { .. })
 }
 
-pub(super) fn failure(kind: &str, mut problem: String) -> Failure {
-    Redactor::builtin().clean(&mut problem);
+pub(super) fn failure(kind: &str, mut problem: String, redactor: &Redactor) -> Failure {
+    redactor.clean(&mut problem);
     redact::cut(&mut problem, PROBLEM_BYTES_MAX);
     Failure { kind: kind.to_owned(), problem }
 }

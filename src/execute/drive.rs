@@ -15,6 +15,7 @@ use super::run::Run;
 use super::{RunState, Shared, TaskState};
 use crate::core::event::{Event, Json, NewRecord, ToolOutputInferred};
 use crate::core::id::ToolId;
+use crate::core::redact::Redactor;
 use crate::core::shape::Shape;
 use crate::core::tool::Tool;
 use crate::core::workflow::progress::{Phase, Progress};
@@ -64,6 +65,11 @@ struct EndedTask {
 type Calls = FuturesUnordered<BoxFuture<'static, EndedTask>>;
 
 impl Driver {
+    /// The configured redaction, for what tools and programs say.
+    pub(super) fn redactor(&self) -> &Redactor {
+        self.shared.parts.upstreams.redactor()
+    }
+
     pub(super) async fn begin(&self) {
         let now = self.shared.parts.clock.now();
         self.run.note(&Line::Began { at_us: now.micros() });
@@ -114,7 +120,7 @@ impl Driver {
         let now = self.shared.parts.clock.now();
         for at in 0..self.run.head.workflow.tasks().len() {
             if progress.phase(at) == Phase::Running {
-                let failure = call::failure("aborted", "the run was aborted during the call".to_owned());
+                let failure = call::failure("aborted", "the run was aborted during the call".to_owned(), self.redactor());
                 let called = Called::failed(now, 1, failure);
                 self.finish(EndedTask { at, speculated: false, called }, progress).await;
             }
@@ -127,7 +133,7 @@ impl Driver {
         let (task, parts) = (&self.run.head.workflow.tasks()[at], &self.shared.parts);
         progress.start(at);
         let now = parts.clock.now();
-        match call::arguments(task, &self.run.finished()) {
+        match call::arguments(task, &self.run.finished(), parts.upstreams.redactor()) {
             Ok(arguments) => {
                 self.run.set_task(at, |status| status.state = TaskState::Running);
                 let text = Value::Object(arguments.clone()).to_string();

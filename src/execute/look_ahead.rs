@@ -84,7 +84,9 @@ impl Shared {
             if ahead.len() >= room {
                 return;
             }
-            if let (false, Ok(arguments)) = (ahead.contains_key(&at), call::arguments(task, &finished)) {
+            if let (false, Ok(arguments)) =
+                (ahead.contains_key(&at), call::arguments(task, &finished, parts.upstreams.redactor()))
+            {
                 let began = (parts.clock.now(), parts.clock.uptime());
                 run.note(&Line::Ahead { task: task.id.to_string(), began_us: began.0.micros() });
                 let call = call::call(task.clone(), arguments, parts.upstreams.clone(), parts.clock.clone());

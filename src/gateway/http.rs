@@ -116,6 +116,7 @@ pub(crate) fn serve(gateway: Gateway) -> std::io::Result<(actix_web::dev::Server
             .app_data(frames.clone())
             .app_data(error::query_config())
             .app_data(error::json_config(gateway.settings.body_bytes_max, gateway.settings.body_timeout_ms))
+            .wrap(from_fn(error::redact_errors))
             .wrap(from_fn(auth::check_host))
             .wrap(from_fn(body::limit_time))
             .wrap(from_fn(cors::allow))

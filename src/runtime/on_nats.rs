@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use super::leases::Leases;
@@ -11,6 +12,7 @@ use crate::actors::ActorFailure;
 use crate::bus::NatsBus;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::core::intake::Limits;
 use crate::data_dir::stream_options;
 use crate::gateway;
 use crate::gateway::nats::{IntakeParts, RunsParts, Service};
@@ -46,7 +48,7 @@ impl Runtime {
         let environment = Environment {
             log: Arc::clone(&log) as SharedLog,
             hot: Some(log),
-            dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone())),
+            dead: Arc::new(StreamDeadLetters::new(nats.clone(), clock.clone(), Limits::from(config).redactor)),
             bus: Arc::new(NatsBus::new(nats.clone())),
             subjects: nats.subjects().clone(),
             leases: Leases::request(&nats, &config.nats, &roles, &clock).await?,
@@ -63,7 +65,9 @@ impl Runtime {
             on_nats.runs = Some(runtime.start_runs(&nats));
         }
         if runtime.roles.contains(Role::Query) {
-            let service = Service::start(&nats, &runtime.views, &runtime.asker).await.map_err(StartError::Service)?;
+            let service = Service::start(&nats, &runtime.views, &runtime.asker, &Limits::from(config).redactor)
+                .await
+                .map_err(StartError::Service)?;
             on_nats.service = Some(service);
         }
         let roles = runtime.roles.names().into_iter().map(str::to_owned).collect();
@@ -75,30 +79,33 @@ impl Runtime {
 
     /// Starts to read the work queue while this process holds the lease of the role `execution`.
     fn start_intake(&self, nats: &Nats) -> LeasedTask {
-        let (stop, stopping) = watch::channel(false);
-        let parts = IntakeParts { nats: nats.clone(), publisher: self.publisher.clone(), stop: stopping.clone() };
-        let reading = while_leased(self.leases.state(Role::Execution), stopping, move |end| {
-            let parts = IntakeParts { stop: end, ..parts.clone() };
-            async {
-                gateway::nats::run_intake(parts).await;
-                Ok(())
-            }
-        });
-        LeasedTask { stop, task: nats.spawn(reading) }
+        let (queue, publisher) = (nats.clone(), self.publisher.clone());
+        self.start_leased(nats, Role::Execution, move |stop| {
+            gateway::nats::run_intake(IntakeParts { nats: queue.clone(), publisher: publisher.clone(), stop })
+        })
     }
 
     /// Starts to answer requests for runs while this process holds the lease of the role `upstream`.
     fn start_runs(&self, nats: &Nats) -> LeasedTask {
+        let (requests, runner) = (nats.clone(), self.runner.clone());
+        self.start_leased(nats, Role::Upstream, move |stop| {
+            gateway::nats::serve_runs(RunsParts { nats: requests.clone(), runner: runner.clone(), stop })
+        })
+    }
+
+    /// Starts a task that does `work` while this process holds the lease of `role`.
+    fn start_leased<Work>(
+        &self,
+        nats: &Nats,
+        role: Role,
+        work: impl Fn(watch::Receiver<bool>) -> Work + Send + 'static,
+    ) -> LeasedTask
+    where
+        Work: Future<Output = ()> + Send + 'static,
+    {
         let (stop, stopping) = watch::channel(false);
-        let parts = RunsParts { nats: nats.clone(), runner: self.runner.clone(), stop: stopping.clone() };
-        let serving = while_leased(self.leases.state(Role::Upstream), stopping, move |end| {
-            let parts = RunsParts { stop: end, ..parts.clone() };
-            async {
-                gateway::nats::serve_runs(parts).await;
-                Ok(())
-            }
-        });
-        LeasedTask { stop, task: nats.spawn(serving) }
+        let working = while_leased(self.leases.state(role), stopping, move |end| work(end).map(Ok));
+        LeasedTask { stop, task: nats.spawn(working) }
     }
 }
 

@@ -13,7 +13,6 @@ use super::connection::{self, Connected, Handshake, Listener};
 use super::hub::Hub;
 use super::server::{Live, Server, ServerState};
 use super::servers_file::ServerEntry;
-use crate::core::redact::Redactor;
 
 /// The first pause before another attempt to connect; each is twice the one before.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -45,7 +44,7 @@ impl Keeper {
             if self.hub.parts.clock.uptime().millis_since(began) >= LONG_MS {
                 pause = PAUSE_FIRST;
             }
-            Redactor::builtin().clean(&mut problem);
+            self.hub.parts.limits.redactor.clean(&mut problem);
             tracing::warn!(server = self.server.name, problem, pause_ms = pause.as_millis(), "a server is not connected");
             self.server.set_state(ServerState::Failed { problem });
             self.hub.changed();

@@ -26,7 +26,7 @@ pub struct ProbeError {
 }
 
 /// Connects to a server and lists its tools.
-pub async fn probe(entry: &ServerEntry, settings: &config::Upstream) -> Result<Probe, ProbeError> {
+pub async fn probe(entry: &ServerEntry, settings: &config::Upstream, redactor: &Redactor) -> Result<Probe, ProbeError> {
     let stderr = StderrLines::default();
     let limit = Duration::from_millis(settings.connect_timeout_ms);
     let connect = |handshake| connection::connect(&entry.target, handshake, settings, &stderr);
@@ -37,7 +37,7 @@ pub async fn probe(entry: &ServerEntry, settings: &config::Upstream) -> Result<P
     let failed = |mut problem: String| {
         let mut lines = stderr.lines();
         for text in lines.iter_mut().chain([&mut problem]) {
-            Redactor::builtin().clean(text);
+            redactor.clean(text);
         }
         ProbeError { problem, stderr: lines }
     };

@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// The command or the URL, without secrets.
-    pub(super) fn target(&self) -> String {
+    pub(super) fn target(&self, redactor: &Redactor) -> String {
         let mut text = match self.entry.as_ref().map(|entry| &entry.target) {
             Ok(Target::Command { command, args, .. }) => {
                 [command].into_iter().chain(args).map(String::as_str).collect::<Vec<_>>().join(" ")
@@ -119,7 +119,7 @@ impl Server {
             Ok(Target::Url { url, .. }) => url.clone(),
             Err(_) => String::new(),
         };
-        Redactor::builtin().clean(&mut text);
+        redactor.clean(&mut text);
         text
     }
 

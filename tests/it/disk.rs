@@ -65,6 +65,8 @@ fn a_server_with_too_little_room_refuses_events_with_507_and_answers_questions()
     assert_eq!((ready.status, &ready.json()["ready"]), (503, &json!(false)));
     assert!(ready.json()["reason"].as_str().unwrap().contains("log.free_bytes_min"), "{ready:?}");
     assert_eq!(server.get("/v1/tools").status, 200);
+    let said = server.complaints();
+    assert!(!said.contains("request failed"), "a line per refused request would flood the log: {said}");
 }
 
 fn mode(path: &Path) -> u32 {

@@ -12,6 +12,7 @@ use pml::bus::contract::{LagCount, upholds_the_contract};
 use pml::bus::{NatsBus, SharedBus};
 use pml::clock::Clock;
 use pml::config::{self, Secret};
+use pml::core::redact::Redactor;
 use pml::log::{DeadLetters, StreamDeadLetters};
 use pml::nats::{Nats, StreamKind};
 use tempfile::TempDir;
@@ -37,7 +38,7 @@ fn room(letters_max: usize) -> pml::config::Dead {
 async fn dead_letters(server: &NatsServer, letters_max: usize) -> StreamDeadLetters {
     let nats = Nats::connect(&settings(&[server.url()]), subjects()).await.unwrap();
     nats.provision(&room(letters_max), &crate::nats_server::log_settings()).await.unwrap();
-    StreamDeadLetters::new(nats, Clock::system())
+    StreamDeadLetters::new(nats, Clock::system(), Redactor::builtin())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +61,7 @@ async fn the_room_for_dead_letters_follows_the_configuration() {
     let name = nats.stream_name(StreamKind::Dead);
     let config = nats.jetstream().get_stream(&name).await.unwrap().cached_info().config.clone();
     assert_eq!((config.max_messages, config.max_bytes), (1_000, 10 << 20));
-    long_letters_make_short_pages(&StreamDeadLetters::new(nats, Clock::system())).await;
+    long_letters_make_short_pages(&StreamDeadLetters::new(nats, Clock::system(), Redactor::builtin())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -227,7 +227,7 @@ impl<'a> Calls<'a> {
             && self.driver.run.result_bytes().saturating_add(crate::execute::run::json_len(result)) > max
         {
             let problem = format!("the results of the calls have more than {max} bytes together (code.results_bytes)");
-            called.outcome = Err(call::failure("results_too_large", problem));
+            called.outcome = Err(call::failure("results_too_large", problem, self.driver.redactor()));
         }
         called
     }
@@ -278,7 +278,7 @@ impl<'a> Calls<'a> {
         let open = std::mem::take(&mut self.book.lock().open);
         let now = self.driver.shared.parts.clock.now();
         for (at, task) in open {
-            let failure = call::failure("aborted", "the run ended during the call".to_owned());
+            let failure = call::failure("aborted", "the run ended during the call".to_owned(), self.driver.redactor());
             let Failure { kind, problem } = failure.clone();
             self.driver.run.set_task(at, |status| status.state = TaskState::Failed { kind, problem });
             if let Some(task) = task {

@@ -52,7 +52,7 @@ pub(in crate::execute) async fn drive(shared: Arc<Shared>, run: Arc<Run>) {
                 serde_json::from_str::<Value>(raw.get()).map_err(|error| RunError::Protocol(error.to_string()))
             });
             let value = value.map_err(|error| {
-                let failure = call::failure(error.kind(), error.to_string());
+                let failure = call::failure(error.kind(), error.to_string(), driver.redactor());
                 (failure.problem.clone(), Some(failure))
             });
             driver.end_program(own, value, console).await
@@ -131,7 +131,7 @@ impl Driver {
             Ok(value) => {
                 self.keep_result(value);
                 let mut new = self.shared.programs.lock().await;
-                let lesson = learn::learn(&parts.views.current(), &self.run, &own.program, &mut new);
+                let lesson = learn::learn(&parts.views.current(), &self.run, &own.program, &mut new, self.redactor());
                 let ran = lesson.as_ref().map(|lesson| lesson.capability);
                 self.run.set_program(|status| status.capability = ran);
                 let declared = lesson.and_then(|lesson| lesson.declared);

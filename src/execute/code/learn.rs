@@ -26,12 +26,18 @@ pub(super) struct Lesson {
 }
 
 /// What a successful run teaches; `None` if the program has parts that only a run can tell: then its trace is learnt like any other.
-pub(super) fn learn(view: &State, run: &Run, program: &Program, new: &mut BTreeMap<CapabilityId, Learnt>) -> Option<Lesson> {
+pub(super) fn learn(
+    view: &State,
+    run: &Run,
+    program: &Program,
+    new: &mut BTreeMap<CapabilityId, Learnt>,
+    redactor: &Redactor,
+) -> Option<Lesson> {
     let structure = program.declared(view)?;
     let (id, canonical) = Structure::declared(&structure);
     new.retain(|id, learnt| view.capabilities.get(*id).is_none_or(|known| known.code.as_ref() != Some(&learnt.code)));
     let known = new.get(&id).cloned().or_else(|| known(view, id));
-    let is_secret = |path: &str, value: &Value| is_secret(path, value);
+    let is_secret = |path: &str, value: &Value| is_secret(path, value, redactor);
     let ran = Ran { source: &program.source, reading: &program.reading, arguments: &program.arguments, is_secret: &is_secret };
     let learnt = match &known {
         Some(known) => joined(known, ran),
@@ -88,8 +94,21 @@ fn declaration(
 }
 
 /// Whether the log would not keep this value of an argument.
-fn is_secret(path: &str, value: &Value) -> bool {
+fn is_secret(path: &str, value: &Value, redactor: &Redactor) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let member = json!({ name: value });
-    Redactor::builtin().json(&Json::from_valid(member.to_string()), usize::MAX).is_some()
+    redactor.json(&Json::from_valid(member.to_string()), usize::MAX).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_secret_by_its_name_by_its_shape_or_by_a_configured_pattern() {
+        let redactor = Redactor::with_extra(&["ACME-[0-9]{8}".to_owned()]).unwrap();
+        let check = |path: &str, value: &str| is_secret(path, &json!(value), &redactor);
+        assert!(check("/password", "x") && check("/text", "ghp_0123456789abcdefghijABCDEFGHIJ012345"));
+        assert!(check("/text", "for ACME-12345678") && !check("/text", "for ACME"));
+    }
 }

@@ -55,7 +55,11 @@ pub(super) async fn call(
     let limit = timeout_ms.map_or(Duration::MAX, Duration::from_millis);
     let outcome = match tokio::time::timeout(limit, run(driver, own, id, arguments)).await {
         Ok(outcome) => outcome.map(Arc::new),
-        Err(_) => Err(call::failure("timeout", format!("the capability did not end within {} ms", limit.as_millis()))),
+        Err(_) => Err(call::failure(
+            "timeout",
+            format!("the capability did not end within {} ms", limit.as_millis()),
+            driver.redactor(),
+        )),
     };
     let duration_ms = clock.uptime().millis_since(began);
     Called { started, ended: clock.now(), duration_ms, attempts: 1, outcome }
@@ -63,12 +67,19 @@ pub(super) async fn call(
 
 async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Map<String, Value>) -> Result<Value, Failure> {
     let runner = Runner(Arc::clone(&driver.shared));
-    let failed = |error: RunError| call::failure("capability", error.to_string());
+    let failed = |error: RunError| call::failure("capability", error.to_string(), driver.redactor());
     if own.depth + 1 >= DEPTH_MAX {
-        return Err(call::failure("capability", format!("capabilities call each other more than {DEPTH_MAX} levels deep")));
+        return Err(call::failure(
+            "capability",
+            format!("capabilities call each other more than {DEPTH_MAX} levels deep"),
+            driver.redactor(),
+        ));
     }
     let view = driver.shared.parts.views.current();
-    let capability = view.capabilities.get(id).ok_or_else(|| call::failure("capability", format!("no capability {id}")))?;
+    let capability = view
+        .capabilities
+        .get(id)
+        .ok_or_else(|| call::failure("capability", format!("no capability {id}"), driver.redactor()))?;
     let work = Work::found(&view, capability, arguments, driver.shared.parts.tasks_max).map_err(failed)?;
     let interrupted = runner.0.shelf.lock().interrupted_within(&driver.run.head.id, &work);
     let started = if let Some(run) = interrupted {
@@ -95,7 +106,7 @@ async fn run(driver: &Driver, own: &ProgramRun, id: CapabilityId, arguments: &Ma
         // The process stops: so does the program that waits here.
         RunState::Interrupted => std::future::pending().await,
         RunState::Running | RunState::ApprovalRequired { .. } | RunState::Failed | RunState::Aborted => {
-            Err(call::failure("capability", problem(&status)))
+            Err(call::failure("capability", problem(&status), driver.redactor()))
         }
     }
 }

@@ -2,13 +2,17 @@
 
 use std::io::ErrorKind;
 
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::error::{JsonPayloadError, PayloadError, QueryPayloadError};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::web::{JsonConfig, QueryConfig};
+use actix_web::middleware::Next;
+use actix_web::web::{Data, JsonConfig, QueryConfig};
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::Gateway;
 use crate::ask::AskError;
 use crate::ask::catalogue::Refused;
 use crate::ask::past::PastError;
@@ -155,7 +159,8 @@ impl ResponseError for ApiError {
 
     fn error_response(&self) -> HttpResponse {
         let status = self.status_code();
-        if status.is_server_error() {
+        // What is refused for a while (503, 507) has a cause that its own part logs, once; a line per request would flood the log.
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(error = self as &dyn std::error::Error, "request failed");
         }
         let mut response = HttpResponse::build(status);
@@ -169,11 +174,31 @@ impl ResponseError for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, "Bearer"));
         }
-        // The text may quote the request.
-        let mut error = self.to_string();
-        Redactor::builtin().clean(&mut error);
-        response.json(json!({"error": error}))
+        // `redact_errors` does the same with the configured patterns, which are not known here.
+        response.json(body(self, &Redactor::builtin()))
     }
+}
+
+/// The body of an error. The text may quote the request, so it is redacted.
+fn body(error: &ApiError, redactor: &Redactor) -> Value {
+    let mut text = error.to_string();
+    redactor.clean(&mut text);
+    json!({"error": text})
+}
+
+/// Middleware that redacts the errors of handlers with the configured patterns.
+pub(super) async fn redact_errors(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
+    let gateway = Data::clone(request.app_data::<Data<Gateway>>().expect("the gateway is part of the app"));
+    let response = next.call(request).await?;
+    let clean = response.response().error().and_then(|error| error.as_error::<ApiError>());
+    let clean = clean.map(|error| body(error, &gateway.publisher.limits().redactor).to_string());
+    Ok(match clean {
+        Some(clean) => response.map_body(|_, _| BoxBody::new(clean)),
+        None => response.map_into_boxed_body(),
+    })
 }
 
 /// Returns the header `Retry-After`, for responses that are built elsewhere.

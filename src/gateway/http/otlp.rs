@@ -22,7 +22,7 @@ pub(super) async fn post_traces(request: HttpRequest, payload: Payload, gateway:
     };
     match take(&request, payload, &gateway, encoding).await {
         Ok(response) => response,
-        Err(error) => failure(&error, encoding),
+        Err(error) => failure(&error, encoding, &gateway.publisher.limits().redactor),
     }
 }
 
@@ -95,9 +95,9 @@ fn unpacked(body: &Bytes, max: usize) -> Result<Bytes, ApiError> {
 }
 
 /// The protocol wants errors as `google.rpc.Status` in the encoding of the request.
-fn failure(error: &ApiError, encoding: Encoding) -> HttpResponse {
+fn failure(error: &ApiError, encoding: Encoding, redactor: &Redactor) -> HttpResponse {
     let mut message = error.to_string();
-    Redactor::builtin().clean(&mut message);
+    redactor.clean(&mut message);
     let (content_type, body) = match encoding {
         Encoding::Protobuf => ("application/x-protobuf", otlp::status_protobuf(&message)),
         Encoding::Json => ("application/json", otlp::status_json(&message).into_bytes()),

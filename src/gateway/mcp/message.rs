@@ -11,14 +11,15 @@ use crate::core::redact::Redactor;
 
 /// Answers a JSON-RPC message; `None` for a notification, which has no answer.
 pub(crate) async fn answer_message(mcp: &Mcp, caller: &Caller, body: &[u8]) -> Option<Value> {
+    let redactor = &mcp.parts().limits.redactor;
     let message: Value = match serde_json::from_slice(body) {
         Ok(message) => message,
-        Err(error) => return Some(failed(Value::Null, &ErrorData::parse_error(format!("body: {error}"), None))),
+        Err(error) => return Some(failed(Value::Null, &ErrorData::parse_error(format!("body: {error}"), None), redactor)),
     };
     let Some(method) = message.get("method").and_then(Value::as_str).filter(|_| message["jsonrpc"] == "2.0") else {
         let problem = "is not a JSON-RPC 2.0 request; send one object with jsonrpc, id, method and params";
         let id = message.get("id").cloned().unwrap_or_default();
-        return Some(failed(id, &ErrorData::invalid_request(format!("body: {problem}"), None)));
+        return Some(failed(id, &ErrorData::invalid_request(format!("body: {problem}"), None), redactor));
     };
     let id = message.get("id").cloned()?;
     let params = message.get("params").cloned().unwrap_or_else(|| json!({}));
@@ -28,7 +29,7 @@ pub(crate) async fn answer_message(mcp: &Mcp, caller: &Caller, body: &[u8]) -> O
             result.as_object_mut().map(|result| result.remove("resultType"));
             json!({"jsonrpc": "2.0", "id": id, "result": result})
         }
-        Err(error) => failed(id, &error),
+        Err(error) => failed(id, &error, redactor),
     })
 }
 
@@ -64,9 +65,9 @@ fn plain(result: impl Serialize) -> Result<Value, ErrorData> {
     serde_json::to_value(result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-fn failed(id: Value, error: &ErrorData) -> Value {
+fn failed(id: Value, error: &ErrorData, redactor: &Redactor) -> Value {
     let mut error = error.clone();
     // The text may quote the request.
-    error.message = Redactor::builtin().text(&error.message).map_or(error.message, Into::into);
+    error.message = redactor.text(&error.message).map_or(error.message, Into::into);
     json!({"jsonrpc": "2.0", "id": id, "error": error})
 }

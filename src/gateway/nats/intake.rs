@@ -50,7 +50,6 @@ const REDELIVERY_DELAY_MAX: Duration = Duration::from_secs(30);
 const PUT_OFF_EVENTS_MAX: usize = 65_536;
 
 /// What the intake works with.
-#[derive(Clone)]
 pub(crate) struct IntakeParts {
     pub(crate) nats: Nats,
     pub(crate) publisher: Publisher,

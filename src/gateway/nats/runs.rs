@@ -21,7 +21,6 @@ use crate::execute::{AbortRequest, Begun, ContinueRequest, ExecuteRequest, RunEr
 use crate::nats::Nats;
 
 /// What the service is built from.
-#[derive(Clone)]
 pub(crate) struct RunsParts {
     pub(crate) nats: Nats,
     pub(crate) runner: Runner,
@@ -90,11 +89,12 @@ async fn serve(endpoint: Endpoint, handler: Handler, answerer: Answerer) {
 }
 
 async fn respond(payload: &[u8], handler: Handler, answerer: Answerer) -> Result<Bytes, Error> {
-    let asked: Value =
-        serde_json::from_slice(payload).map_err(|error| problem(400, format!("the request is not JSON: {error}")))?;
+    let asked: Value = serde_json::from_slice(payload)
+        .map_err(|error| problem(400, format!("the request is not JSON: {error}"), answerer.runner.redactor()))?;
+    let runner = answerer.runner.clone();
     match handler(answerer, asked).await {
         Ok(answer) => Ok(answer.to_string().into()),
-        Err(error) => Err(problem(error.status().into(), error.to_string())),
+        Err(error) => Err(problem(error.status().into(), error.to_string(), runner.redactor())),
     }
 }
 

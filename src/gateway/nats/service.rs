@@ -26,6 +26,7 @@ struct AnswerContext {
     asker: Asker,
     /// The longest message that the NATS server carries.
     answer_bytes_max: usize,
+    redactor: Redactor,
 }
 
 type Answer = fn(&AnswerContext, &Value) -> Result<Value, Refused>;
@@ -70,7 +71,12 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts answering questions.
-    pub(crate) async fn start(nats: &Nats, views: &Views, asker: &Asker) -> Result<Self, async_nats::Error> {
+    pub(crate) async fn start(
+        nats: &Nats,
+        views: &Views,
+        asker: &Asker,
+        redactor: &Redactor,
+    ) -> Result<Self, async_nats::Error> {
         let client = nats.client().clone();
         let starting = nats.run(async move {
             let builder = client.service_builder().description("pml: procedural memory for AI agents");
@@ -78,7 +84,8 @@ impl Service {
         });
         let running = starting.await?;
         let answer_bytes_max = nats.client().server_info().max_payload;
-        let context = AnswerContext { views: views.clone(), asker: asker.clone(), answer_bytes_max };
+        let context =
+            AnswerContext { views: views.clone(), asker: asker.clone(), answer_bytes_max, redactor: redactor.clone() };
         let mut endpoints = Vec::new();
         for (question, answer) in QUESTIONS {
             let subject = nats.subjects().question(question);
@@ -107,7 +114,7 @@ async fn serve(endpoint: Endpoint, answer: Answer, context: AnswerContext) {
                 let payload = request.message.payload.clone();
                 move || respond(&payload, answer, &context)
             });
-            let answer = answer.await.unwrap_or_else(|_| Err(problem(500, "answering failed".to_owned())));
+            let answer = answer.await.unwrap_or_else(|_| Err(Error { code: 500, status: "answering failed".to_owned() }));
             if let Err(error) = request.respond(answer).await {
                 tracing::debug!(%error, "the answer to a question was not sent");
             }
@@ -120,7 +127,8 @@ fn respond(payload: &[u8], answer: Answer, context: &AnswerContext) -> Result<By
     let asked = if payload.trim_ascii().is_empty() {
         Value::Null
     } else {
-        serde_json::from_slice(payload).map_err(|error| problem(400, format!("the question is not JSON: {error}")))?
+        serde_json::from_slice(payload)
+            .map_err(|error| problem(400, format!("the question is not JSON: {error}"), &context.redactor))?
     };
     match answer(context, &asked) {
         Ok(answer) => {
@@ -131,19 +139,19 @@ fn respond(payload: &[u8], answer: Answer, context: &AnswerContext) -> Result<By
                     "the answer is {} bytes long, this NATS server carries {max}; ask for less, or over HTTP",
                     answer.len()
                 );
-                return Err(problem(413, said));
+                return Err(problem(413, said, &context.redactor));
             }
             Ok(answer.into())
         }
         Err(Refused { field, problem: text, is_unknown }) => {
-            Err(problem(if is_unknown { 404 } else { 400 }, format!("{field}: {text}")))
+            Err(problem(if is_unknown { 404 } else { 400 }, format!("{field}: {text}"), &context.redactor))
         }
     }
 }
 
-pub(super) fn problem(code: usize, mut status: String) -> Error {
+pub(super) fn problem(code: usize, mut status: String, redactor: &Redactor) -> Error {
     // The text may quote the question.
-    Redactor::builtin().clean(&mut status);
+    redactor.clean(&mut status);
     Error { code, status }
 }
 

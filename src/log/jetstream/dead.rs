@@ -38,11 +38,13 @@ const FETCH_MAX: usize = 50;
 pub struct StreamDeadLetters {
     nats: Nats,
     clock: Clock,
+    /// For messages that others wrote, when they are read.
+    redactor: Redactor,
 }
 
 impl StreamDeadLetters {
-    pub fn new(nats: Nats, clock: Clock) -> Self {
-        Self { nats, clock }
+    pub fn new(nats: Nats, clock: Clock, redactor: Redactor) -> Self {
+        Self { nats, clock, redactor }
     }
 }
 
@@ -57,8 +59,9 @@ impl DeadLetters for StreamDeadLetters {
 
     fn list(&self, after: u64, limit: usize) -> BoxFuture<'static, Result<DeadPage, ReadError>> {
         let (jetstream, stream) = (self.nats.jetstream().clone(), self.nats.stream_name(StreamKind::Dead));
+        let redactor = self.redactor.clone();
         let listing = self.nats.run(async move {
-            let page = list(&jetstream, &stream, after, limit);
+            let page = list((&jetstream, &stream), after, limit, &redactor);
             tokio::time::timeout(PAGE_PATIENCE, page).await.unwrap_or_else(|late| Err(late.into()))
         });
         async { listing.await.map_err(ReadError::Storage) }.boxed()
@@ -102,7 +105,12 @@ async fn store(
     Ok(())
 }
 
-async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: usize) -> Result<DeadPage, Source> {
+async fn list(
+    (jetstream, stream): (&jetstream::Context, &str),
+    after: u64,
+    limit: usize,
+    redactor: &Redactor,
+) -> Result<DeadPage, Source> {
     let stream = jetstream.get_stream(stream).await?;
     let state = &stream.cached_info().state;
     let mut page = DeadPage::default();
@@ -130,7 +138,7 @@ async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: u
                 page.set_next();
                 break;
             }
-            page.push(decode(&message)?);
+            page.push(decode(&message, redactor)?);
         }
         if page.letters.len() == before || page.next.is_some() {
             break;
@@ -143,13 +151,13 @@ async fn list(jetstream: &jetstream::Context, stream: &str, after: u64, limit: u
     Ok(page)
 }
 
-fn decode(message: &jetstream::Message) -> Result<DeadLetter, Source> {
+fn decode(message: &jetstream::Message, redactor: &Redactor) -> Result<DeadLetter, Source> {
     let info = message.info()?;
     let header = |name: &str| {
         let value = message.headers.as_ref().and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str);
         unescape(value.unwrap_or_default())
     };
-    let Ok(at) = header(AT).parse() else { return Ok(foreign_letter(message, &info)) };
+    let Ok(at) = header(AT).parse() else { return Ok(foreign_letter(message, &info, redactor)) };
     Ok(DeadLetter {
         number: info.stream_sequence,
         at,
@@ -165,9 +173,8 @@ fn decode(message: &jetstream::Message) -> Result<DeadLetter, Source> {
 }
 
 /// Returns a letter for a foreign message. The message was not redacted when it was stored, so it is redacted here.
-fn foreign_letter(message: &jetstream::Message, info: &jetstream::message::Info<'_>) -> DeadLetter {
-    let redactor = Redactor::builtin();
-    let (bytes, cut_from) = redact_and_cut(&message.payload, &redactor, FOREIGN_BYTES_MAX);
+fn foreign_letter(message: &jetstream::Message, info: &jetstream::message::Info<'_>, redactor: &Redactor) -> DeadLetter {
+    let (bytes, cut_from) = redact_and_cut(&message.payload, redactor, FOREIGN_BYTES_MAX);
     let micros = info.published.unix_timestamp_nanos() / 1_000;
     DeadLetter {
         number: info.stream_sequence,
