@@ -18,6 +18,7 @@ pub use pml_readers as readers;
 
 pub mod failpoint;
 pub mod files;
+mod idle;
 pub mod lease;
 pub mod private;
 pub mod role;

@@ -1,41 +1,37 @@
 //! Questions about the past: answered from the state at a moment of the log, folded from the nearest state at or before it that is at
 //! hand: one that was asked for lately, or a snapshot.
 //!
-//! One thread does all of it, one question after the other, so that however many ask, the present loses at most one processor core. The
-//! thread has a lower priority than others and yields while it folds, so that few of them wait for the end of a time slice. A question whose asker has gone is dropped, also in
-//! the middle of a fold.
+//! One question is worked on after the other, piece by piece in idle time (`idle`), so that however many ask, the present loses next to
+//! nothing; on a machine without idle time, by a thread of low priority. A question whose asker has gone is dropped, also in the middle of
+//! a fold.
+
+mod folder;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
+use self::folder::{Folder, Progress};
 use super::{Asker, embed_lacking, measures_of};
 use crate::config::{Config, Graph};
 use crate::core::graph::measures::Measures;
 use crate::core::id::Seq;
 use crate::core::state::State;
 use crate::embed::{EmbedError, SharedEmbedder};
-use crate::history::{Moment, position_at};
-use crate::log::{EventLog, ReadError, SharedLog};
-use crate::snapshot::{self, Store};
+use crate::history::Moment;
+use crate::idle::IdleTime;
+use crate::log::{ReadError, SharedLog};
+use crate::snapshot::Store;
 use crate::views::{Latest, Views};
 
 /// Questions that wait; further ones are refused.
 const WAITING_MAX: usize = 16;
-/// Past states that are kept, those used last.
-const STATES_KEPT: usize = 4;
-/// A fold also keeps the state before its last part of this many: the question after it is often about a moment a little earlier, as when
-/// a person drags a slider back.
-const PARTS_OF_A_FOLD: u64 = 8;
-/// Records read and folded at once.
-const BATCH_RECORDS: usize = 1_024;
-/// Records folded between two moments at which another thread may take over: a fraction of a millisecond, also of tools, whose words are
-/// indexed.
-const RECORDS_BETWEEN_YIELDS: usize = 8;
-
-/// The niceness of the thread: beside a busy thread of the present it gets about a tenth of a core. At 19 it would get a hundredth, and
-/// nobody would wait for its answers on a busy machine.
+/// Batches of records folded in one piece of work; what is worked on in idle time goes on elsewhere after a piece, if the machine became busy.
+const BATCHES_PER_PIECE: usize = 4;
+/// The niceness of the thread, for a machine without idle time: beside a busy thread of the present it gets about a tenth of a core. At 19
+/// it would get a hundredth, and nobody would wait for its answers.
 const NICENESS: i32 = 10;
 
 /// Why a question about the past was not answered.
@@ -122,22 +118,17 @@ impl Past {
         embedder: &SharedEmbedder,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel(WAITING_MAX);
-        let folder = Folder {
-            log: Arc::downgrade(log),
-            views: views.clone(),
-            store,
-            tools: Arc::new(PastTools {
-                embedder: Arc::clone(embedder),
-                graph: config.graph.clone(),
-                batch_texts_max: config.embedding.batch_texts_max,
-                intent_bytes_max: config.limits.intent_bytes_max,
-            }),
-            kept: Vec::new(),
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let tools = Arc::new(PastTools {
+            embedder: Arc::clone(embedder),
+            graph: config.graph.clone(),
+            batch_texts_max: config.embedding.batch_texts_max,
+            intent_bytes_max: config.limits.intent_bytes_max,
+        });
+        let folder = Folder::new(log, views.clone(), store, tools);
+        let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
         let answer_all = move || {
             lower_priority();
-            runtime.block_on(folder.run(waiting));
+            answer_all(folder, waiting, &runtime);
         };
         std::thread::Builder::new().name("pml-past".to_owned()).spawn(answer_all)?;
         Ok(Self { jobs })
@@ -171,113 +162,53 @@ impl Past {
     }
 }
 
-/// What the thread owns.
-struct Folder {
-    /// Held only while a question is answered, so that the log closes with the process that opened it.
-    log: Weak<dyn EventLog>,
-    views: Views,
-    store: Store,
-    tools: Arc<PastTools>,
-    /// The one used last comes last.
-    kept: Vec<Arc<PastState>>,
+/// Works on one question after the other until nobody can ask any more.
+fn answer_all(mut folder: Folder, mut waiting: mpsc::Receiver<Job>, runtime: &Arc<Runtime>) {
+    while let Some(job) = runtime.block_on(waiting.recv()) {
+        let mut idle = IdleTime::default();
+        let mut left = Some(Work { job, progress: Progress::Asked });
+        while let Some(work) = left {
+            let (runtime, mut owned) = (Arc::clone(runtime), folder);
+            (folder, left) = idle.run(move || {
+                let left = runtime.block_on(work.do_piece(&mut owned));
+                (owned, left)
+            });
+        }
+    }
 }
 
-impl Folder {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
-        while let Some(Job { at, question, is_dropped }) = waiting.recv().await {
-            if is_dropped() {
-                continue;
+/// A question, and how far it is worked on.
+struct Work {
+    job: Job,
+    progress: Progress,
+}
+
+impl Work {
+    /// Works until the question is answered or dropped, or a piece is done: then it returns what is left.
+    async fn do_piece(mut self, folder: &mut Folder) -> Option<Self> {
+        for _ in 0..BATCHES_PER_PIECE {
+            if (self.job.is_dropped)() {
+                return None;
             }
-            let found = match self.state_at(at, &is_dropped).await {
-                Ok(Some(past)) => Ok(past),
-                Ok(None) => continue,
-                Err(error) => Err(error),
+            self.progress = match folder.advance(self.progress, self.job.at).await {
+                Ok(Progress::Reached(past)) => {
+                    answer(self.job.question, Ok(&past));
+                    return None;
+                }
+                Ok(progress) => progress,
+                Err(error) => {
+                    answer(self.job.question, Err(error));
+                    return None;
+                }
             };
-            answer(question, found);
         }
-    }
-
-    /// The state at a moment; `None` if the question was dropped meanwhile.
-    async fn state_at(
-        &mut self,
-        at: Moment,
-        is_dropped: &(dyn Fn() -> bool + Send),
-    ) -> Result<Option<Arc<PastState>>, PastError> {
-        let log = self.log.upgrade().ok_or(PastError::Stopping)?;
-        let seq = position(log.as_ref(), at).await?;
-        if let Some(past) = self.kept_at_or_before(seq).filter(|past| past.state.applied() == seq) {
-            return Ok(Some(past));
-        }
-        let mut state = self.nearest(log.as_ref(), seq).await;
-        let mut before_last_part = Some(Seq(seq.0 - (seq.0 - state.applied().0) / PARTS_OF_A_FOLD));
-        while state.applied() < seq {
-            if is_dropped() {
-                return Ok(None);
-            }
-            let records = log.read(state.applied(), BATCH_RECORDS).await?;
-            let until = records.partition_point(|record| record.seq <= seq);
-            for some in records[..until].chunks(RECORDS_BETWEEN_YIELDS) {
-                for record in some {
-                    state.apply(record);
-                }
-                if before_last_part.take_if(|before| (*before..seq).contains(&state.applied())).is_some() {
-                    self.keep(state.clone());
-                }
-                // A thread of the present that woke up on this core would wait for the end of a time slice.
-                std::thread::yield_now();
-            }
-            // Between the position asked for and the one before it there may be a hole.
-            if until < records.len() || records.is_empty() {
-                break;
-            }
-        }
-        Ok(Some(self.keep(state)))
-    }
-
-    /// Keeps a state instead of the one whose last use is longest ago.
-    fn keep(&mut self, state: State) -> Arc<PastState> {
-        if self.kept.len() == STATES_KEPT {
-            self.kept.remove(0);
-        }
-        let past = Arc::new(PastState::new(state, &self.tools));
-        self.kept.push(Arc::clone(&past));
-        past
-    }
-
-    /// The kept state nearest to a position, at or before it, which is used now.
-    fn kept_at_or_before(&mut self, seq: Seq) -> Option<Arc<PastState>> {
-        let before = self.kept.iter().enumerate().filter(|(_, past)| past.state.applied() <= seq);
-        let (found, _) = before.max_by_key(|(_, past)| past.state.applied())?;
-        let past = self.kept.remove(found);
-        self.kept.push(Arc::clone(&past));
-        Some(past)
-    }
-
-    /// The state nearest to a position among those at hand, to fold on from.
-    async fn nearest(&mut self, log: &dyn EventLog, seq: Seq) -> State {
-        let view = self.views.current();
-        if view.applied() <= seq {
-            return State::clone(&view);
-        }
-        let kept = self.kept_at_or_before(seq).map(|past| State::clone(&past.state));
-        let kept_at = kept.as_ref().map_or(Seq::ZERO, State::applied);
-        if self.store.positions().await.is_ok_and(|positions| positions.iter().any(|at| *at <= seq && *at > kept_at)) {
-            match snapshot::newest_at_or_before(&self.store, log, seq).await {
-                Ok(Some(state)) if state.applied() > kept_at => return state,
-                Ok(_) => {}
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "folding the past without a snapshot"),
-            }
-        }
-        kept.unwrap_or_default()
+        Some(self)
     }
 }
 
 /// Answers a question. One that panics loses its own answer and not those of all later ones.
-fn answer(question: Question, found: Result<Arc<PastState>, PastError>) {
-    let answered = catch_unwind(AssertUnwindSafe(|| match found {
-        Ok(past) => question(Ok(&past)),
-        Err(error) => question(Err(error)),
-    }));
+fn answer(question: Question, found: Result<&PastState, PastError>) {
+    let answered = catch_unwind(AssertUnwindSafe(|| question(found)));
     if answered.is_err() {
         tracing::error!("a question about the past panicked");
     }
@@ -292,29 +223,16 @@ fn lower_priority() {
     }
 }
 
-/// The last position that a moment includes.
-async fn position(log: &dyn EventLog, at: Moment) -> Result<Seq, PastError> {
-    let tail = *log.tail().borrow();
-    let seq = match at {
-        Moment::At(seq) if seq > tail => return Err(PastError::Beyond { at: seq, tail }),
-        Moment::At(seq) => seq,
-        Moment::Time(time) => position_at(log, time).await?,
-        Moment::Now => tail,
-    };
-    if seq == Seq::ZERO { Err(PastError::Before(at)) } else { Ok(seq) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::core::event::{Event, Record, ToolRemoved};
-    use crate::dataset::Dataset;
+    use crate::core::event::{Event, ToolRemoved};
     use crate::decisions::decision_record;
     use crate::embed;
     use crate::log::MemoryLog;
 
-    fn tools(config: &Config) -> Arc<PastTools> {
+    pub(super) fn tools(config: &Config) -> Arc<PastTools> {
         Arc::new(PastTools {
             embedder: embed::builtin(),
             graph: config.graph.clone(),
@@ -323,39 +241,11 @@ mod tests {
         })
     }
 
-    fn folded(records: &[Record]) -> State {
-        let mut state = State::default();
-        for record in records {
-            state.apply(record);
-        }
-        state
-    }
-
     #[test]
     fn the_graph_and_the_answers_of_a_past_state_share_its_measures() {
         let past = PastState::new(State::default(), &tools(&Config::load(None, []).unwrap()));
         let of_asker = past.asker().unwrap().measures.current();
         assert!(Arc::ptr_eq(&past.measures(), &of_asker));
-    }
-
-    #[tokio::test]
-    async fn moments_in_any_order_give_the_states_of_a_fold_from_the_beginning() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = Config::load(None, []).unwrap().embedded_in(directory.path());
-        let clock = Clock::system();
-        let log: SharedLog = Arc::new(MemoryLog::new(clock.clone()));
-        let dataset = Dataset::demo(clock.now());
-        let runs = dataset.traces.iter().take(300).flat_map(|trace| trace.events(clock.now()).unwrap());
-        log.append(dataset.tools.iter().cloned().chain(runs).map(Arc::new).collect()).await.unwrap();
-        let tail = *log.tail().borrow();
-        let records = log.read(Seq::ZERO, usize::try_from(tail.0).unwrap()).await.unwrap();
-        let (views, store) = (Views::fixed(Arc::new(folded(&records))), Store::configured(&config).unwrap());
-        let mut folder = Folder { log: Arc::downgrade(&log), views, store, tools: tools(&config), kept: Vec::new() };
-        for at in [tail.0 - 1, tail.0 - 30, tail.0 - 200, 500, 1, 499, tail.0, 501].map(Seq) {
-            let past = folder.state_at(Moment::At(at), &|| false).await.unwrap().unwrap();
-            assert_eq!(past.state.digest(), folded(&records[..usize::try_from(at.0).unwrap()]).digest(), "at {at}");
-        }
-        assert_eq!(folder.kept.len(), STATES_KEPT);
     }
 
     #[tokio::test]
