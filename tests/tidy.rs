@@ -83,8 +83,12 @@ fn the_core_has_no_io_clock_async_threads_or_randomness() {
     // One product may be computed on several threads: they share out its rows, so the result does not depend on them.
     let shares_rows =
         |path: &Path, line: &str| path == Path::new("src/model/shgat/product.rs") && line.contains("thread::scope");
+    // The formatter of serde_json is given the trait of writers; what it writes to is in memory.
+    let formats =
+        |path: &Path, line: &str| path == Path::new("src/core/event/codec/present.rs") && line == "use std::io::{self, Write};";
+    let is_allowed = |path: &Path, line: &str| shares_rows(path, line) || formats(path, line);
     let guilty =
-        |path: &PathBuf| lines_with(path, |line| banned.iter().any(|word| line.contains(word)) && !shares_rows(path, line));
+        |path: &PathBuf| lines_with(path, |line| banned.iter().any(|word| line.contains(word)) && !is_allowed(path, line));
     report(&PURE_CRATES.iter().flat_map(|folder| rust_files(folder)).flat_map(|path| guilty(&path)).collect::<Vec<_>>());
 }
 

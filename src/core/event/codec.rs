@@ -38,6 +38,14 @@ macro_rules! for_every_kind {
             without_nulls(value.expect("wire types are plain data"))
         }
 
+        /// Appends the event's data as JSON, without absent members.
+        pub(crate) fn write_present_json(event: &Event, out: &mut Vec<u8>) {
+            let written = match event {
+                $(Event::$kind(data) => present::write_present(&wire::$kind::from(data), out),)*
+            };
+            written.expect("writing to memory cannot fail");
+        }
+
         /// Appends the event's data as JSON, absent members as null. Faster than [`to_json`], for readers that accept nulls.
         pub fn write_json(event: &Event, out: &mut Vec<u8>) {
             let written = match event {
@@ -320,6 +328,7 @@ mod default_server;
 mod execution;
 mod knowledge;
 mod model;
+mod present;
 mod result;
 mod unknown;
 

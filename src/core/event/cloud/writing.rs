@@ -54,7 +54,7 @@ pub fn recorded_to_structured(fact: &NewRecord, recorded_at: Timestamp) -> Vec<u
         bytes.push(b',');
     }
     bytes.extend_from_slice(b"\"data\":");
-    serde_json::to_writer(&mut bytes, &codec::to_json(&fact.event)).expect("writing to memory cannot fail");
+    codec::write_present_json(&fact.event, &mut bytes);
     bytes.push(b'}');
     bytes
 }
