@@ -248,8 +248,12 @@ async fn records_leave_the_log_by_age_a_whole_day_at_a_time() {
     // The many records that may stay keep none that is too old.
     let limits = HotLimits { records: 1_000_000, days: 3 };
     let young = [last, midnight, midnight.plus_micros(3 * DAY_US - 1)];
-    for now in young {
-        assert_eq!(tier(&*log, &place.archive(), limits, now).await.unwrap(), None, "their day has not left the log: {now}");
+    for moment in young {
+        assert_eq!(
+            tier(&*log, &place.archive(), limits, moment).await.unwrap(),
+            None,
+            "their day has not left the log: {moment}"
+        );
     }
     let old = midnight.plus_micros(3 * DAY_US);
     let moved = tier(&*log, &place.archive(), limits, old).await.unwrap().expect("they are old");
