@@ -146,7 +146,7 @@ fn metadata(metadata: &ParquetMetaData, key: &str) -> Option<String> {
 }
 
 /// The files of an archive, checked against each other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Archive {
     files: Vec<EventFile>,
 }

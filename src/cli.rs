@@ -38,6 +38,7 @@ mod mcp;
 mod model;
 mod outcome;
 mod output;
+mod parse;
 mod predict;
 mod prequential;
 mod publish;
@@ -242,7 +243,7 @@ pub fn main() -> ExitCode {
         // It has no configuration, no log lines and no threads, and starts at once: building the parser would take a millisecond.
         return sandbox::run();
     }
-    let cli = Cli::parse();
+    let cli = parse::command_line();
     let output = Output::new(cli.json);
     start_tracing(matches!(cli.command, Command::Serve(_)));
     // Lossy: a variable of another program need not be UTF-8.

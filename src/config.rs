@@ -469,6 +469,9 @@ mod tests {
     fn invalid_values_are_refused_by_key() {
         check_refused(&[("PML__TRACE__SETLE_MS", "7")], "setle_ms");
         check_refused(&[("PML__HTTP__WORKERS", "0")], "http.workers: must be at least 1");
+        check_refused(&[("PML__HTTP__WORKERS", "513")], "http.workers: must be at most 512");
+        check_refused(&[("PML__TRACE__MAILBOX", "9223372036854775807")], "trace.mailbox: must be at most 16777216");
+        check_refused(&[("PML__TRAINER__EVERY_S", "9223372036854775807")], "trainer.every_s: must be at most 3162240000");
         check_refused(&[("PML__HTTP__LISTEN", "0.0.0.0:80")], "http.listen: 0.0.0.0:80 is not a loopback address");
         check_refused(&[("PML__LIMITS__STEPS_MAX", "70000")], "limits.steps_max: must be at most 65535");
         check_refused(&[("PML__HTTP__KEYS", "[{name = 'a', hash = 'b', scopes = ['query']}]")], "hash of 'a'");

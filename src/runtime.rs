@@ -231,7 +231,7 @@ impl Runtime {
         let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::clone(&metrics));
         let recorder = Recorder::new(publisher.clone(), roles.contains(Role::Execution), queue);
         let upstream_lease = roles.contains(Role::Upstream).then(|| leases.state(Role::Upstream));
-        let upstreams = upstreams(config, (&views, &log), (&recorder, &limits), (&clock, &metrics), upstream_lease);
+        let upstreams = upstreams(config, (&views, &log), (&clock, &metrics, &limits), upstream_lease);
         let upstreams = upstreams.map_err(StartError::Threads)?;
         let runner = runner(config, (&upstreams, &asker), &recorder, (&views, &log), &clock);
         let mcp = mcp(config, (&asker, &views), (&upstreams, &runner, &recorder), &limits, &clock);

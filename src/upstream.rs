@@ -241,7 +241,8 @@ impl Upstreams {
         if let Some(tools) = self.0.simulated.get() {
             return tools(tool.clone(), arguments).await;
         }
-        server.call(tool, arguments, limit).await
+        // Looked at again once the server has listed its tools: this one may be in quarantine since.
+        server.call(tool, arguments, limit, || self.tool(tool).map(drop)).await
     }
 
     /// Whether this process runs the servers; the error is the process that does, if it is known.
@@ -257,13 +258,16 @@ impl Upstreams {
         servers.values().map(|server| status(server, &view, here, self.redactor())).collect()
     }
 
-    /// The tools that can be called, from the state: also while their servers are still connecting. Never disabled or quarantined ones.
+    /// The tools that can be called, from the state: also while their servers are still connecting. Never disabled or quarantined ones,
+    /// nor those that agents have registered under the name of a server that has not listed them.
     pub fn tools(&self) -> Vec<Arc<ToolRegistered>> {
         let view = self.0.parts.views.current();
         let servers = self.0.servers.read();
         let callable = |tool: &&Tool| {
             let server = servers.get(tool.id.server());
-            tool.is_offered() && server.is_some_and(|server| server.enabled().is_some() && !server.has_disabled(&tool.id))
+            tool.upstream
+                && tool.is_offered()
+                && server.is_some_and(|server| server.enabled().is_some() && !server.has_disabled(&tool.id))
         };
         view.tools.iter().filter(callable).filter_map(|tool| tool.registration.clone()).collect()
     }
@@ -274,7 +278,7 @@ impl Upstreams {
         let server = self.server(tool).ok_or_else(unknown)?;
         let view = self.0.parts.views.current();
         let known = view.tools.get(tool).ok_or_else(unknown)?;
-        if server.enabled().is_none() || server.has_disabled(tool) || known.removed {
+        if server.enabled().is_none() || server.has_disabled(tool) || known.removed || !known.upstream {
             return Err(unknown());
         }
         if known.listed.is_some() {

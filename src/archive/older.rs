@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Archive, ArchiveError, ArchiveStore, EventFile, FileRecords, io};
@@ -53,7 +54,12 @@ impl ArchivedRecords {
         if let Some(archive) = self.lock().archive.as_ref().filter(|archive| reaches(archive)) {
             return Ok(Arc::clone(archive));
         }
-        let archive = Arc::new(Archive::open(&self.store)?);
+        let archive = match Archive::open(&self.store) {
+            // A directory that is gone holds no files: waiting for it, as for a store that does not answer, would not end.
+            Err(ArchiveError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Archive::default(),
+            archive => archive?,
+        };
+        let archive = Arc::new(archive);
         if !reaches(&archive) {
             let last = archive.last().map_or(Seq::ZERO, |(last, _)| last);
             let problem =

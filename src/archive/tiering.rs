@@ -17,8 +17,8 @@ use crate::log::{AppendError, ReadError, TrimmedLog};
 
 /// Records read from the log at once.
 const PAGE_RECORDS: usize = 4_096;
-/// Most records of a run, as many as one file holds. A run begins when this many are due, or an eighth of `hot_records`, so that files do
-/// not become small.
+/// Most records of a run, as many as one file holds. A run begins when this many are due, or an eighth of `hot_records`, or a whole day by
+/// `hot_days`, so that files do not become small.
 const RUN_RECORDS_MAX: u64 = 1 << 18;
 const MICROS_PER_DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
@@ -34,9 +34,9 @@ impl HotLimits {
         self == Self::default()
     }
 
-    /// The fewest records that are worth a run.
+    /// The fewest records beyond `records` that are worth a run.
     pub fn run_records(self) -> u64 {
-        if self.records == 0 { 1 } else { (self.records / 8).clamp(1, RUN_RECORDS_MAX) }
+        (self.records / 8).clamp(1, RUN_RECORDS_MAX)
     }
 }
 
@@ -83,9 +83,9 @@ pub async fn tier_in_pages(
     now: Timestamp,
     page_records: usize,
 ) -> Result<Option<TieredRecords>, TieringError> {
-    let due = due_position(log, limits, now).await?;
     let begin = log.trimmed_to();
-    if limits.is_off() || due.0.saturating_sub(begin.0) < limits.run_records() {
+    let due = due_position(log, limits, now).await?;
+    if due <= begin {
         return Ok(None);
     }
     let due = due.min(Seq(begin.0.saturating_add(RUN_RECORDS_MAX)));
@@ -105,31 +105,41 @@ pub async fn tier_in_pages(
     Ok((trimmed_to > begin).then_some(TieredRecords { archived, trimmed_to }))
 }
 
-/// The last position that is no longer to be in the log.
+/// The last position that is worth moving, by the number of records or by their age.
 async fn due_position(log: &dyn TrimmedLog, limits: HotLimits, now: Timestamp) -> Result<Seq, ReadError> {
-    let tail = *log.tail().borrow();
-    let mut due = if limits.records == 0 { Seq::ZERO } else { Seq(tail.0.saturating_sub(limits.records)) };
+    let (tail, begin) = (*log.tail().borrow(), log.trimmed_to());
+    let beyond = if limits.records == 0 { 0 } else { tail.0.saturating_sub(limits.records) };
+    let mut due = if beyond.saturating_sub(begin.0) < limits.run_records() { begin } else { Seq(beyond) };
     if limits.days > 0 {
-        let oldest_kept = now.plus_micros(-i64::try_from(limits.days).unwrap_or(i64::MAX).saturating_mul(MICROS_PER_DAY));
-        let begin = log.trimmed_to();
-        let mut position = due.max(begin);
-        'pages: loop {
-            let records = log.read(position, PAGE_RECORDS).await?;
-            for record in &records {
-                if record.recorded_at >= oldest_kept {
-                    break 'pages;
-                }
-                position = record.seq;
-            }
-            // A run moves no more than this: what is due beyond it is looked for by the next one.
-            if records.is_empty() || position.0 - begin.0 >= RUN_RECORDS_MAX {
-                break;
-            }
-        }
-        due = due.max(position);
+        due = older_position(log, due, oldest_kept(limits.days, now), begin).await?;
     }
     // The last record stays: the log knows its end by it.
     Ok(due.min(Seq(tail.0.saturating_sub(1))))
+}
+
+/// The beginning of the oldest day that stays, in UTC. A file holds records of one day, so a day moves as a whole: otherwise every look
+/// at the log would write a file with the records of the last minute.
+fn oldest_kept(days: u64, now: Timestamp) -> Timestamp {
+    let age = i64::try_from(days).unwrap_or(i64::MAX).saturating_mul(MICROS_PER_DAY);
+    let moment = now.plus_micros(age.saturating_neg());
+    moment.plus_micros(-moment.micros().rem_euclid(MICROS_PER_DAY))
+}
+
+/// The last position from `position` on of records that were recorded before `oldest_kept`.
+async fn older_position(log: &dyn TrimmedLog, mut position: Seq, oldest_kept: Timestamp, begin: Seq) -> Result<Seq, ReadError> {
+    loop {
+        let records = log.read(position, PAGE_RECORDS).await?;
+        for record in &records {
+            if record.recorded_at >= oldest_kept {
+                return Ok(position);
+            }
+            position = record.seq;
+        }
+        // A run moves no more than this: what is due beyond it is looked for by the next one.
+        if records.is_empty() || position.0 - begin.0 >= RUN_RECORDS_MAX {
+            return Ok(position);
+        }
+    }
 }
 
 /// Writes the records up to `due` that the archive does not hold yet. Returns how many.

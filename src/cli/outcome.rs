@@ -3,7 +3,7 @@
 use super::remote::Unreachable;
 use crate::config::ConfigError;
 use crate::core::event::codec::Corrupt;
-use crate::log::Damage;
+use crate::log::{Damage, ReadError};
 use crate::nats::NatsError;
 use crate::runtime::StartError;
 
@@ -20,13 +20,18 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
             2
         } else if error.is::<Unreachable>() || error.chain().any(is_nats_away) {
             4
-        } else if error.chain().any(|cause| cause.is::<Damage>() || cause.is::<Corrupt>()) {
+        } else if error.chain().any(is_damage) {
             5
         } else {
             1
         };
         Self { code, error }
     }
+}
+
+fn is_damage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    // A damaged archive is told by the error of the read only.
+    cause.is::<Damage>() || cause.is::<Corrupt>() || cause.downcast_ref().is_some_and(ReadError::is_damage)
 }
 
 fn is_nats_away(cause: &(dyn std::error::Error + 'static)) -> bool {

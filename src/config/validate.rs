@@ -8,6 +8,24 @@ use crate::files::Place;
 /// Least `nats.lease_ms`: a shorter lease would expire whenever a server is busy.
 const LEASE_MS_MIN: u64 = 500;
 
+/// Most workers that the HTTP server can have.
+const WORKERS_MAX: usize = 512;
+/// Most messages of a queue, and calls at the same time: far more than are of use, and as many as the queues can count.
+const QUEUE_MAX: usize = 1 << 24;
+/// Longest pause, in seconds: a hundred years. Moments further away cannot be computed with.
+const PAUSE_S_MAX: u64 = 100 * 366 * 24 * 60 * 60;
+
+/// Refuses the first value above its maximum, by its key.
+fn require_at_most<T: PartialOrd + std::fmt::Display>(
+    max: T,
+    values: impl IntoIterator<Item = (&'static str, T)>,
+) -> Result<(), ConfigError> {
+    match values.into_iter().find(|(_, value)| *value > max) {
+        Some((key, _)) => Err(ConfigError::Value { key, problem: format!("must be at most {max}") }),
+        None => Ok(()),
+    }
+}
+
 /// Refuses the first value that is zero, by its key.
 pub(super) fn require_positive<T: Default + PartialEq>(
     values: impl IntoIterator<Item = (&'static str, T)>,
@@ -47,6 +65,7 @@ impl Config {
             ("nats.intake_events_max", self.nats.intake_events_max),
         ];
         require_positive(positive)?;
+        self.validate_queues()?;
         if let Err(problem) = Place::at(&self.log.archive, self.snapshots.object_store_options()) {
             return Err(ConfigError::Value { key: "log.archive", problem: format!("'{}': {problem}", self.log.archive) });
         }
@@ -57,9 +76,7 @@ impl Config {
         self.otlp.validate()?;
         self.code.validate()?;
         // The data flow of a capability is stored as pairs of 16-bit positions.
-        if self.limits.steps_max > usize::from(u16::MAX) {
-            return Err(ConfigError::Value { key: "limits.steps_max", problem: format!("must be at most {}", u16::MAX) });
-        }
+        require_at_most(usize::from(u16::MAX), [("limits.steps_max", self.limits.steps_max)])?;
         if self.nats.lease_ms < LEASE_MS_MIN {
             let problem = format!("must be at least {LEASE_MS_MIN}: the holder writes several times in it");
             return Err(ConfigError::Value { key: "nats.lease_ms", problem });
@@ -77,6 +94,24 @@ impl Config {
             return Err(ConfigError::Value { key: "redact.extra", problem: error.to_string() });
         }
         Ok(())
+    }
+
+    fn validate_queues(&self) -> Result<(), ConfigError> {
+        require_at_most(WORKERS_MAX, [("http.workers", self.http.workers)])?;
+        let queues = [
+            ("log.queue_appends_max", self.log.queue_appends_max),
+            ("execution.mailbox", self.execution.mailbox),
+            ("trace.mailbox", self.trace.mailbox),
+            ("graph_sync.mailbox", self.graph_sync.mailbox),
+            ("prediction.mailbox", self.prediction.mailbox),
+            ("execute.runs_max", self.execute.runs_max),
+            ("execute.parallel_max", self.execute.parallel_max),
+            ("upstream.concurrency", self.upstream.concurrency),
+            ("code.processes_max", self.code.processes_max),
+        ];
+        require_at_most(QUEUE_MAX, queues)?;
+        let pauses = [("trainer.every_s", self.trainer.every_s), ("snapshots.every_s", self.snapshots.every_s)];
+        require_at_most(PAUSE_S_MAX, pauses)
     }
 
     fn validate_default_server(&self) -> Result<(), ConfigError> {

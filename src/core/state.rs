@@ -4,6 +4,7 @@
 //! goes on folding. The fold uses no clock, no randomness, and not the time at which a record was recorded.
 
 mod decided;
+mod definition;
 mod impressions;
 mod learn;
 mod models;

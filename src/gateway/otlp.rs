@@ -14,6 +14,7 @@ use crate::config;
 use crate::core::intake::Limits;
 use crate::readers::events::events;
 use crate::readers::otlp::{DecodeError, Decoded, decode_json, decode_protobuf};
+use crate::readers::span::Span;
 use crate::readers::traces::Traces;
 use crate::readers::{Options, Run};
 use crate::recorder::Recorder;
@@ -76,7 +77,8 @@ impl SpanCollector {
         Self(Arc::new(Inner { options, settings: settings.clone(), recorder, clock, held, recording, full }))
     }
 
-    /// Takes the spans of a request. Those that cannot be read, or that are too many for their trace, are counted as rejected.
+    /// Takes the spans of a request, or none of them if there is no room for all. Those that cannot be read, that are too many for their
+    /// trace, or that alone are more than may be held, are counted as rejected.
     pub(crate) fn take(&self, body: &[u8], encoding: Encoding) -> Result<Decoded, SpanError> {
         let Inner { options, settings, held, full, .. } = &*self.0;
         {
@@ -86,19 +88,32 @@ impl SpanCollector {
                 return Err(SpanError::Busy);
             }
         }
-        let mut spans = Vec::new();
-        let mut each = |span| spans.push(span);
+        let (mut spans, mut bytes, mut too_many) = (Vec::new(), 0, 0);
+        // What can never be held is not even gathered: the same request again would bring as much.
+        let mut each = |span: Span| {
+            let more = span.held_bytes();
+            if bytes + more > settings.bytes_max {
+                too_many += 1;
+            } else {
+                bytes += more;
+                spans.push(span);
+            }
+        };
         let mut decoded = match encoding {
             Encoding::Protobuf => decode_protobuf(body, &options.redactor, &mut each)?,
             Encoding::Json => decode_json(body, &options.redactor, &mut each)?,
         };
         let now = self.now_ms();
         let mut held = held.lock();
+        if !held.traces.has_room_for(bytes) {
+            full.notify_one();
+            return Err(SpanError::Busy);
+        }
         let before = held.traces.dropped();
         for span in spans {
             held.traces.add(span, now);
         }
-        let dropped = held.traces.dropped() - before;
+        let dropped = too_many + held.traces.dropped() - before;
         decoded.accepted -= dropped;
         decoded.rejected += dropped;
         Ok(decoded)
@@ -196,24 +211,51 @@ mod tests {
         }
     }
 
+    /// A collector whose runs go to `taken`; what keeps them flowing comes with it.
+    fn collector(settings: config::Otlp, taken: Arc<Mutex<std::collections::BTreeSet<String>>>) -> (SpanCollector, impl Sized) {
+        let config = config::Config::load(None, []).unwrap();
+        let limits = Arc::new(Limits::from(&config));
+        let (sender, address) = watch::channel(Some(Taker(taken).start().recipient()));
+        let lease = LeaseState::always();
+        let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::new(Metrics::new()));
+        (SpanCollector::new(&settings, &limits, Recorder::new(publisher, true, None), Clock::system()), sender)
+    }
+
+    /// A request with one span in each of so many traces, from `first` on, whose calls have arguments of so many bytes.
+    fn request(first: usize, traces: usize, argument_bytes: usize) -> Vec<u8> {
+        let attribute = |key: &str, value: &str| serde_json::json!({"key": key, "value": {"stringValue": value}});
+        let attributes = [
+            attribute("gen_ai.operation.name", "execute_tool"),
+            attribute("gen_ai.tool.name", "read"),
+            attribute("gen_ai.tool.call.arguments", &"x ".repeat(argument_bytes / 2)),
+        ];
+        let span = |at| serde_json::json!({"traceId": format!("{at:032x}"), "spanId": "01", "attributes": attributes});
+        let all: Vec<_> = (first..first + traces).map(span).collect();
+        serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": all}]}]}).to_string().into_bytes()
+    }
+
     #[actix::test]
     async fn every_run_is_recorded_when_the_task_and_the_end_of_the_process_record_at_the_same_time() {
         const TRACES: usize = RUNS_MAX + RUNS_MAX / 2;
-        let config = config::Config::load(None, []).unwrap();
-        let limits = Arc::new(Limits::from(&config));
         let taken = Arc::new(Mutex::default());
-        let (_sender, address) = watch::channel(Some(Taker(Arc::clone(&taken)).start().recipient()));
-        let lease = LeaseState::always();
-        let publisher = Publisher::new(address, Arc::clone(&limits), lease, &config.execution, Arc::new(Metrics::new()));
-        let spans = SpanCollector::new(&config.otlp, &limits, Recorder::new(publisher, true, None), Clock::system());
-        let attribute = |key: &str, value: &str| serde_json::json!({"key": key, "value": {"stringValue": value}});
-        let attributes = [attribute("gen_ai.operation.name", "execute_tool"), attribute("gen_ai.tool.name", "read")];
-        let span =
-            |at: usize| serde_json::json!({"traceId": format!("{:032x}", at + 1), "spanId": "01", "attributes": attributes});
-        let all: Vec<_> = (0..TRACES).map(span).collect();
-        let body = serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": all}]}]}).to_string();
-        assert_eq!(spans.take(body.as_bytes(), Encoding::Json).unwrap().accepted, TRACES as u64);
+        let (spans, _flowing) = collector(config::Config::load(None, []).unwrap().otlp, Arc::clone(&taken));
+        assert_eq!(spans.take(&request(1, TRACES, 0), Encoding::Json).unwrap().accepted, TRACES as u64);
         tokio::join!(spans.stop(), spans.stop());
         assert_eq!((taken.lock().len(), spans.0.held.lock().unrecorded.len()), (TRACES, 0));
+    }
+
+    #[actix::test]
+    async fn a_request_waits_for_room_and_what_is_more_than_may_be_held_is_rejected() {
+        let taken = Arc::new(Mutex::default());
+        let settings = config::Otlp { bytes_max: 10_000, ..config::Config::load(None, []).unwrap().otlp };
+        let (spans, _flowing) = collector(settings, Arc::clone(&taken));
+        let take = |first, traces| spans.take(&request(first, traces, 2_000), Encoding::Json);
+        assert_eq!(take(1, 3).unwrap(), Decoded { accepted: 3, rejected: 0 });
+        assert_eq!(take(11, 3), Err(SpanError::Busy), "three more would be more than the limit");
+        spans.stop().await;
+        let decoded = take(11, 50).unwrap();
+        assert!(decoded.accepted == 4 && decoded.rejected == 46, "{decoded:?}");
+        spans.stop().await;
+        assert_eq!(taken.lock().len(), 7);
     }
 }

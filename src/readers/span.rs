@@ -63,7 +63,7 @@ pub struct Span {
 
 impl Span {
     /// The bytes that its texts take.
-    pub(crate) fn len(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         let Self { words, arguments, result, error, error_type, session, agent, parent, .. } = self;
         let optional = [words, arguments, result, error, error_type, session, agent, parent];
         300 + self.name.len() + optional.iter().map(|text| text.as_ref().map_or(0, String::len)).sum::<usize>()

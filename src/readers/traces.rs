@@ -111,10 +111,10 @@ impl Traces {
             trace.due = now.saturating_add(limits.linger).min(trace.since.saturating_add(limits.timeout));
         }
         self.next_due = self.next_due.min(trace.due);
-        let len = span.len();
-        let replaced = trace.spans.insert(span.id.clone(), span).map_or(0, |before| before.len());
-        trace.bytes = trace.bytes + len - replaced;
-        self.bytes = self.bytes + len - replaced;
+        let bytes = span.held_bytes();
+        let replaced = trace.spans.insert(span.id.clone(), span).map_or(0, |before| before.held_bytes());
+        trace.bytes = trace.bytes + bytes - replaced;
+        self.bytes = self.bytes + bytes - replaced;
     }
 
     /// Returns the runs of the traces that have waited long enough, or that must make room.
@@ -134,6 +134,11 @@ impl Traces {
     /// Whether there is no room for further traces until some are taken.
     pub fn is_full(&self) -> bool {
         self.open.len() > self.limits.traces_max || self.bytes > self.limits.bytes_max
+    }
+
+    /// Whether there is room for spans with so many bytes of texts besides those that are held.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.bytes.saturating_add(bytes) <= self.limits.bytes_max
     }
 
     /// How many spans were not looked at, because their trace has too many or their ids are too long.

@@ -24,14 +24,12 @@ use crate::views::Views;
 pub(super) fn upstreams(
     config: &Config,
     (views, log): (&Views, &SharedLog),
-    (recorder, limits): (&Recorder, &Arc<Limits>),
-    (clock, metrics): (&Clock, &Arc<Metrics>),
+    (clock, metrics, limits): (&Clock, &Arc<Metrics>, &Arc<Limits>),
     lease: Option<watch::Receiver<LeaseState>>,
 ) -> std::io::Result<Upstreams> {
     Upstreams::new(HubParts {
         settings: config.upstream.clone(),
         views: views.clone(),
-        recorder: recorder.clone(),
         log: Arc::clone(log),
         limits: Arc::clone(limits),
         clock: clock.clone(),

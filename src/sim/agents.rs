@@ -116,7 +116,7 @@ pub(super) async fn run(world: Arc<World>, agent: usize, mut random: Random, sta
 }
 
 /// Publishes until every event has a verdict, each time under the same ids, to whichever process takes events.
-pub(super) async fn insist(world: Arc<World>, facts: Vec<NewRecord>, seed: u64) {
+async fn insist(world: Arc<World>, facts: Vec<NewRecord>, seed: u64) {
     let mut random = Random::new(seed);
     loop {
         let process = random.below(world.shared.processes);

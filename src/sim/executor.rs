@@ -30,7 +30,7 @@ use crate::lease::LeaseState;
 use crate::log::SharedLog;
 use crate::metrics::Metrics;
 use crate::publisher::Publisher;
-use crate::recorder::Recorder;
+use crate::recorder::{self, Recorder};
 use crate::upstream::{CallError, HubParts, Upstreams};
 use crate::views::{Latest, Views};
 
@@ -62,7 +62,6 @@ pub(super) fn runner(
     let parts = HubParts {
         settings,
         views: views.clone(),
-        recorder: recorder.clone(),
         log: Arc::clone(&log),
         limits: Arc::clone(limits),
         clock: life.clock.clone(),
@@ -150,7 +149,7 @@ fn tools(life: Arc<Life>) -> crate::upstream::SimulatedTools {
     })
 }
 
-/// The events that make the tools known.
+/// The events that make the tools known, as pml writes them about what a server lists.
 pub(super) fn registrations(start: Timestamp) -> Vec<NewRecord> {
     let tool = |(number, name): (u64, &str)| {
         let annotations =
@@ -164,7 +163,7 @@ pub(super) fn registrations(start: Timestamp) -> Vec<NewRecord> {
             annotations: Some(annotations),
         });
         let id = RecordId::derived(start, &["registered", name]);
-        NewRecord { id, time: start.plus_millis(number), source: "sim".into(), causation: None, envelope: None, event }
+        recorder::fact(id, start.plus_millis(number), event)
     };
     (0..).zip([LOOK, CHANGE]).map(tool).collect()
 }

@@ -162,6 +162,10 @@ pub(super) async fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
     let clocks: Vec<Clock> = (0..scenario.processes).map(|number| Clock::simulated(start, number as u64)).collect();
     let world = Arc::new(World { shared, processes: Mutex::default(), clocks, panic_armed: Arc::default() });
     failpoint::decide_here(None);
+    // An earlier process has found them.
+    let tools = executor::registrations(start);
+    world.shared.sent.lock().extend(tools.iter().map(|fact| (fact.id, fact.clone())));
+    world.shared.stream.append(tools.into_iter().map(Arc::new).collect(), start, true);
     for number in 0..scenario.processes {
         let process = world.start_process(number);
         world.processes.lock().push(Some(process));
@@ -172,9 +176,6 @@ pub(super) async fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
         let (world, own) = (Arc::clone(&world), Random::new(random.next_u64()));
         working.spawn_local(agents::run(world, agent, own, start.plus_millis(agent as u64 * 1_000)));
     }
-    let tools = executor::registrations(start);
-    world.shared.sent.lock().extend(tools.iter().map(|fact| (fact.id, fact.clone())));
-    working.spawn_local(agents::insist(Arc::clone(&world), tools, random.next_u64()));
     for user in 0..random.below(3) {
         working.spawn_local(executor::user(Arc::clone(&world), user, Random::new(random.next_u64())));
     }

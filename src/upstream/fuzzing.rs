@@ -20,6 +20,5 @@ pub fn compare_tools(state: &State, tools: &[u8], limits: &Limits, clock: &Clock
     let tools: Vec<Tool> = serde_json::from_slice(tools).map_err(|error| error.to_string())?;
     let disabled_tools = BTreeSet::new();
     let comparison = Comparison { state, server: "fs", disabled_tools: &disabled_tools, limits, clock };
-    let changes = comparison.with(Listed { tools, cut: false });
-    Ok(changes.publish.len() + changes.append.len())
+    Ok(comparison.with(Listed { tools, cut: false }).events.len())
 }

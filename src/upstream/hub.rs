@@ -24,7 +24,6 @@ use crate::core::intake::Limits;
 use crate::lease::LeaseState;
 use crate::log::{SharedLog, append_patiently};
 use crate::metrics::Metrics;
-use crate::recorder::Recorder;
 use crate::views::Views;
 
 /// How often the servers file is looked at.
@@ -40,7 +39,6 @@ const RELOADS_MAX: usize = 16;
 pub(crate) struct HubParts {
     pub(crate) settings: config::Upstream,
     pub(crate) views: Views,
-    pub(crate) recorder: Recorder,
     pub(crate) log: SharedLog,
     pub(crate) limits: Arc<Limits>,
     pub(crate) clock: Clock,
@@ -225,23 +223,17 @@ impl Hub {
 
     /// Records changes of the catalogue and waits until the newest view has them.
     pub(super) async fn record(&self, changes: Changes) {
-        if changes.is_empty() {
+        if changes.events.is_empty() {
             return;
         }
-        let mut last = None;
-        let facts: Vec<_> = changes.append.into_iter().map(Arc::new).collect();
-        if !facts.is_empty() {
-            match append_patiently(&self.parts.log, facts).await {
-                Ok(appended) => last = appended.iter().map(|appended| appended.seq).max(),
-                Err(error) => tracing::error!(%error, "changes of tools were not recorded"),
+        let facts = changes.events.into_iter().map(Arc::new).collect();
+        match append_patiently(&self.parts.log, facts).await {
+            Ok(appended) => {
+                if let Some(last) = appended.iter().map(|appended| appended.seq).max() {
+                    self.parts.views.at_least(last).await;
+                }
             }
-        }
-        match self.parts.recorder.record(changes.publish).await {
-            Ok(seq) => last = last.max(seq),
             Err(error) => tracing::error!(%error, "changes of tools were not recorded"),
-        }
-        if let Some(last) = last {
-            self.parts.views.at_least(last).await;
         }
         self.changed();
     }

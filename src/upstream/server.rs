@@ -130,12 +130,14 @@ impl Server {
         });
     }
 
-    /// Calls a tool within `limit`, or the server's own time. The time that the call waits counts.
+    /// Calls a tool within `limit`, or the server's own time, if `check` allows it once it is its turn. The time that the call waits
+    /// counts.
     pub(super) async fn call(
         &self,
         tool: &ToolId,
         arguments: Map<String, Value>,
         limit: Option<Duration>,
+        check: impl Fn() -> Result<(), CallError>,
     ) -> Result<CallToolResult, CallError> {
         let limit = limit.unwrap_or(self.timeout);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
@@ -146,6 +148,7 @@ impl Server {
         let calling = async {
             let peer = self.connected().await?;
             let _permit = self.calls.acquire().await.map_err(|error| self.not_connected(error.to_string()))?;
+            check()?;
             let params = CallToolRequestParams::new(tool.name().to_owned()).with_arguments(arguments);
             self.answer(peer.call_tool_once(params).await)
         };

@@ -3,6 +3,7 @@
 mod events;
 mod mcp;
 mod models;
+mod process;
 mod readers;
 mod requests;
 mod settings;

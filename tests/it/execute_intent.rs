@@ -221,8 +221,10 @@ fn who_may_execute_need_not_be_who_may_approve() {
     let (agent_key, person_key) = (new_key(), new_key());
     let entry =
         |name: &str, key: &str, scopes: &str| format!("{{name = '{name}', hash = '{}', scopes = [{scopes}]}}", hash_key(key));
-    let keys =
-        [entry("agent", &agent_key, "'query', 'execute'"), entry("person", &person_key, "'query', 'execute', 'approve'")];
+    let keys = [
+        entry("agent", &agent_key, "'publish', 'query', 'execute'"),
+        entry("person", &person_key, "'query', 'execute', 'approve'"),
+    ];
     let keys = format!("[{}]", keys.join(", "));
     let Some(pml) = WithServers::start(&[("fake", &[])], &[("HTTP__KEYS", &keys)]) else { return };
     let send = |key: &str, path: &str, body: &Value| {
@@ -241,6 +243,17 @@ fn who_may_execute_need_not_be_who_may_approve() {
     assert!(lacks(&send(&agent_key, "/v1/execute", &beforehand)));
     let token = json!({"token": waiting["token"]});
     assert!(lacks(&send(&agent_key, "/v1/execute/continue", &token)));
+    // Nor by publishing that the tool destroys nothing.
+    for (source, data) in [
+        ("agent", json!({"tool": "fake:drop", "description": "reads", "annotations": {"read_only": true}})),
+        ("urn:pml:upstream", json!({"tool": "fake:drop", "description": "reads", "annotations": {"read_only": true}})),
+    ] {
+        let event = json!({"specversion": "1.0", "source": source, "type": "pml.tool.registered", "data": data});
+        let refused = send(&agent_key, "/v1/events", &event);
+        assert!(refused.status == 400 && refused.text.contains("pml"), "{refused:?}");
+    }
+    let removed = json!({"specversion": "1.0", "source": "a", "type": "pml.tool.removed", "data": {"tool": "fake:drop"}});
+    assert_eq!(send(&agent_key, "/v1/events", &removed).status, 400);
     // Nor over MCP, with the token or around the run.
     let mcp = |key: &str, tool: &str, arguments: &Value| {
         let params = json!({"name": tool, "arguments": arguments});

@@ -218,3 +218,28 @@ fn publish_offers_no_data_directory() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("unexpected argument '--data'"), "{output:?}");
 }
+
+/// A shell in which `PML_URL` is set is a usual one.
+#[test]
+fn what_the_command_line_names_wins_over_the_environment() {
+    let home = tempfile::TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let run = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let output = pml().envs(variables.iter().copied()).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (url, nats) = (("PML_URL", "http://127.0.0.1:9"), ("PML_NATS", "nats://127.0.0.1:9"));
+    let dataset = home.path().join("dataset");
+    write_dataset(&dataset, 3);
+    let (data, dataset) = (data.to_str().unwrap(), dataset.to_str().unwrap());
+    for variables in [&[url][..], &[nats], &[url, nats]] {
+        assert_eq!(run(variables, &["import", dataset, "--data", data]), (Some(0), String::new()), "{variables:?}");
+        assert_eq!(run(variables, &["log", "verify", "--data", data]), (Some(0), String::new()), "{variables:?}");
+    }
+    let (code, said) = run(&[nats], &["log", "verify", "--url", "http://127.0.0.1:9"]);
+    assert!(code == Some(4) && said.contains("127.0.0.1:9"), "{said}");
+    let (code, said) = run(&[url, nats], &["log", "verify"]);
+    assert!(code == Some(2) && said.contains("cannot be used with"), "nothing says which of the two is meant: {said}");
+    let (code, _) = run(&[], &["log", "verify", "--data", data, "--url", "http://127.0.0.1:9"]);
+    assert_eq!(code, Some(2));
+}

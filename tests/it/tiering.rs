@@ -237,16 +237,26 @@ async fn a_run_may_be_stopped_at_every_step_on_jetstream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_leave_the_log_by_age() {
+async fn records_leave_the_log_by_age_a_whole_day_at_a_time() {
+    const DAY_US: i64 = 24 * 60 * 60 * 1_000_000;
     let _turn = TURN.lock().await;
     let place = Place::directory();
     let log = place.open().await;
     fill(&*log, 0..100).await;
-    let limits = HotLimits { records: 0, days: 3 };
-    let now = Clock::system().now();
-    assert_eq!(tier(&*log, &place.archive(), limits, now).await.unwrap(), None, "they are young");
-    let later = now.plus_millis(4 * 24 * 60 * 60 * 1_000);
-    let moved = tier(&*log, &place.archive(), limits, later).await.unwrap().expect("they are old");
+    let last = log.read(Seq(99), 1).await.unwrap()[0].recorded_at;
+    let midnight = Timestamp::from_micros((last.micros().div_euclid(DAY_US) + 1) * DAY_US);
+    // The many records that may stay keep none that is too old.
+    let limits = HotLimits { records: 1_000_000, days: 3 };
+    let young = [last, midnight, midnight.plus_micros(3 * DAY_US - 1)];
+    for moment in young {
+        assert_eq!(
+            tier(&*log, &place.archive(), limits, moment).await.unwrap(),
+            None,
+            "their day has not left the log: {moment}"
+        );
+    }
+    let old = midnight.plus_micros(3 * DAY_US);
+    let moved = tier(&*log, &place.archive(), limits, old).await.unwrap().expect("they are old");
     assert_eq!((moved.archived, moved.trimmed_to), (99, Seq(99)), "the last one stays");
     assert_eq!(ids(&log.read(Seq::ZERO, 1_000).await.unwrap()), expected(0..100));
 }
@@ -319,6 +329,13 @@ async fn verify_covers_the_archive_and_the_log() {
     let (code, report) = verify();
     assert_eq!(code, Some(5), "{report}");
     assert!(report["problems"][0].as_str().is_some_and(|problem| problem.contains("set log.archive")), "{report}");
+    std::fs::remove_dir_all(place.home().join("archive")).unwrap();
+    let (code, report) = verify();
+    assert_eq!(code, Some(5), "{report}");
+    assert!(report["problems"][0].as_str().is_some_and(|problem| problem.contains("set log.archive")), "{report}");
+    let served = pml().args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(place.home()).output().unwrap();
+    let said = String::from_utf8_lossy(&served.stderr);
+    assert!(served.status.code() == Some(5) && said.contains("set log.archive"), "{said}");
 }
 
 /// The program with its archive in an object store: everything is there after a restart, and after a kill.

@@ -119,6 +119,20 @@ fn tools_of_a_server_are_registered_called_and_still_known_after_a_restart() {
     assert_eq!(registered, 9, "nothing is registered twice: {records:?}");
 }
 
+/// Whoever publishes first a tool under the name of a server that is not connected yet decides nothing about its calls.
+#[test]
+fn a_tool_that_only_agents_have_registered_is_not_called() {
+    let Some(pml) = WithServers::start(&[("fake", &["--mode", "hang"])], &[]) else {
+        return;
+    };
+    let data = json!({"tool": "fake:drop", "description": "reads", "annotations": {"read_only": true}});
+    pml.pml.accept(&json!({"specversion": "1.0", "source": "a", "type": "pml.tool.registered", "data": data}));
+    pml.pml.settled_state();
+    let body = json!({"workflow": {"tasks": [{"id": "d", "tool": "fake:drop"}]}});
+    let answer = pml.pml.question("/v1/execute", &body);
+    assert!(answer.status == 400 && answer.text.contains("no tool 'fake:drop' is offered"), "{answer:?}");
+}
+
 #[test]
 fn a_child_gets_only_the_environment_that_the_configuration_names() {
     let Some(pml) = WithServers::start(&[("fake", &[])], &[("WORKSPACE", "kept")]) else { return };

@@ -106,7 +106,10 @@ impl Admission {
         if view.knows(fact.id) || self.own.contains_key(&fact.id) {
             return Decision::Known;
         }
-        let admitted = view.check_room(&fact.event).and_then(|()| admit(&self.executions, &fact.event, &self.limits));
+        let admitted = view
+            .check_definition(fact)
+            .and_then(|()| view.check_room(&fact.event))
+            .and_then(|()| admit(&self.executions, &fact.event, &self.limits));
         match admitted {
             Ok(()) => {
                 if fact.event.execution().is_some() {

@@ -21,7 +21,7 @@ pub(super) async fn discover(
     moment: Query<MomentQuery>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    answer_at(&gateway, moment.at.as_deref(), |asker| asker.discover(request.into_inner())).await
+    answer_at(&gateway, moment.at.as_deref(), |asker| asker.discover(request.into_inner().0)).await
 }
 
 pub(super) async fn predict(
@@ -29,11 +29,11 @@ pub(super) async fn predict(
     moment: Query<MomentQuery>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    answer_at(&gateway, moment.at.as_deref(), |asker| asker.predict(request.into_inner())).await
+    answer_at(&gateway, moment.at.as_deref(), |asker| asker.predict(request.into_inner().0)).await
 }
 
 pub(super) async fn score(request: Json<ScoreRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    answer(&gateway, |asker| asker.score(request.into_inner())).await
+    answer(&gateway, |asker| asker.score(request.into_inner().0)).await
 }
 
 pub(super) async fn suggest(
@@ -41,11 +41,11 @@ pub(super) async fn suggest(
     moment: Query<MomentQuery>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    answer_at(&gateway, moment.at.as_deref(), |asker| asker.suggest(request.into_inner())).await
+    answer_at(&gateway, moment.at.as_deref(), |asker| asker.suggest(request.into_inner().0)).await
 }
 
 pub(super) async fn speculate(request: Json<SpeculateRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    answer(&gateway, |asker| asker.speculate(request.into_inner())).await
+    answer(&gateway, |asker| asker.speculate(request.into_inner().0)).await
 }
 
 pub(super) async fn explain(
@@ -53,18 +53,18 @@ pub(super) async fn explain(
     moment: Query<MomentQuery>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    answer_at(&gateway, moment.at.as_deref(), |asker| asker.explain(request.into_inner())).await
+    answer_at(&gateway, moment.at.as_deref(), |asker| asker.explain(request.into_inner().0)).await
 }
 
 pub(super) async fn search_tools(request: Json<SearchToolsRequest>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    answer(&gateway, |asker| asker.search_tools(request.into_inner())).await
+    answer(&gateway, |asker| asker.search_tools(request.into_inner().0)).await
 }
 
 pub(super) async fn search_capabilities(
     request: Json<SearchCapabilitiesRequest>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    answer(&gateway, |asker| asker.search_capabilities(request.into_inner())).await
+    answer(&gateway, |asker| asker.search_capabilities(request.into_inner().0)).await
 }
 
 /// The moment that a question is about.

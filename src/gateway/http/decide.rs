@@ -47,11 +47,11 @@ pub(super) async fn rename(
     body: Json<RenameBody>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    decide(&gateway, &path, Decision::Rename(body.into_inner().name)).await
+    decide(&gateway, &path, Decision::Rename(body.into_inner().0.name)).await
 }
 
 pub(super) async fn merge(path: Path<String>, body: Json<MergeBody>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    decide(&gateway, &path, Decision::Merge(body.into_inner().into)).await
+    decide(&gateway, &path, Decision::Merge(body.into_inner().0.into)).await
 }
 
 pub(super) async fn approve(

@@ -1,5 +1,7 @@
 //! `/v1/execute`: starts, follows, continues and ends runs of workflows.
 
+use std::sync::Arc;
+
 use actix_web::http::header::ACCEPT;
 use actix_web::web::{Bytes, Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
@@ -27,7 +29,7 @@ pub(super) async fn start(
     body: Json<ExecuteRequest>,
     gateway: Data<Gateway>,
 ) -> Result<HttpResponse, ApiError> {
-    let body = body.into_inner();
+    let body = body.into_inner().0;
     check_approval(&request, &gateway, body.approved)?;
     let wait = body.wait;
     match gateway.runner.begin(body).await? {
@@ -63,7 +65,11 @@ pub(super) async fn abort(body: Json<AbortRequest>, gateway: Data<Gateway>) -> R
 }
 
 pub(super) async fn list(gateway: Data<Gateway>) -> HttpResponse {
-    let runs = gateway.runner.runs();
+    let mut runs = gateway.runner.runs();
+    for run in &mut runs {
+        // Whoever asks for the list need not be who sent the intents.
+        gateway.publisher.limits().redactor.clean(&mut Arc::make_mut(run).intent);
+    }
     let runs: Vec<RunDto> = runs.iter().map(|status| RunDto::new(status, &gateway.runner, 0)).collect();
     HttpResponse::Ok().json(json!({"runs": runs}))
 }

@@ -1,69 +1,27 @@
-//! What handlers take from a request: like the extractors of actix-web, but only objects are read, and errors name the field.
+//! What handlers take from a request: the extractors of actix-web, but only objects are read, and errors name the field.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use actix_web::{FromRequest, HttpRequest, dev, web};
-use futures_util::TryFutureExt;
-use futures_util::future::MapOk;
+use actix_web::web;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 /// The body of a request, a JSON object.
-pub(super) struct Json<T>(T);
+pub(super) type Json<T> = web::Json<Object<T>>;
 
 /// The query of a request.
-pub(super) struct Query<T>(T);
+pub(super) type Query<T> = web::Query<Object<T>>;
 
 /// Reads a `T` from an object only. Derived structs also read lists, by position: an empty one would stand for all defaults.
-pub(super) struct Object<T>(T);
+pub(super) struct Object<T>(pub(super) T);
 
-impl<T> Json<T> {
-    pub(super) fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-impl<T> Query<T> {
-    pub(super) fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-impl<T> Deref for Json<T> {
+impl<T> Deref for Object<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-impl<T> Deref for Query<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-type Mapped<Of, To> = MapOk<<Of as FromRequest>::Future, fn(Of) -> To>;
-
-impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
-    type Error = actix_web::Error;
-    type Future = Mapped<web::Json<Object<T>>, Self>;
-
-    fn from_request(request: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
-        web::Json::<Object<T>>::from_request(request, payload).map_ok(|body| Self(body.into_inner().0))
-    }
-}
-
-impl<T: DeserializeOwned + 'static> FromRequest for Query<T> {
-    type Error = actix_web::Error;
-    type Future = Mapped<web::Query<Object<T>>, Self>;
-
-    fn from_request(request: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
-        web::Query::<Object<T>>::from_request(request, payload).map_ok(|query| Self(query.into_inner().0))
     }
 }
 

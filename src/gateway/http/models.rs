@@ -35,7 +35,7 @@ pub(super) struct TrainBody {
 
 /// Asks for a training run. `GET /v1/models` shows it: the request is answered when `trainer.answered` has reached its number.
 pub(super) async fn train(body: Json<TrainBody>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let TrainBody { parts, seed } = body.into_inner();
+    let TrainBody { parts, seed } = body.into_inner().0;
     let parts = parts.iter().map(|part| parsed("parts", part)).collect::<Result<Vec<ModelPart>, _>>()?;
     let Some(trainer) = &gateway.trainer else {
         let problem =

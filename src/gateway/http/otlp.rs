@@ -46,7 +46,8 @@ async fn take(
     let message = if decoded.rejected == 0 {
         ""
     } else {
-        "spans without ids or with very long ones, with malformed fields, or beyond otlp.spans_max of their trace were rejected"
+        "spans without ids or with very long ones, with malformed fields, beyond otlp.spans_max of their trace, or beyond otlp.bytes_max \
+         of this request were rejected"
     };
     Ok(match encoding {
         Encoding::Protobuf => {

@@ -14,7 +14,7 @@ use crate::ask::related::{self, RelatedQuery};
 use crate::history::Moment;
 
 pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let query = query.into_inner();
+    let query = query.into_inner().0;
     let found = match moment(query.at.as_deref())? {
         Moment::Now => gateway.asker.graph(&query)?,
         past => {
@@ -26,7 +26,7 @@ pub(super) async fn graph(query: Query<GraphQuery>, gateway: Data<Gateway>) -> R
 }
 
 pub(super) async fn related(query: Query<RelatedQuery>, gateway: Data<Gateway>) -> Result<HttpResponse, ApiError> {
-    let query = query.into_inner();
+    let query = query.into_inner().0;
     let found = match moment(query.at.as_deref())? {
         Moment::Now => gateway.asker.related(&query)?,
         past => {

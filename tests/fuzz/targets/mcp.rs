@@ -1,16 +1,12 @@
 //! Messages of MCP: what clients send to pml, and what servers answer.
 
-use std::sync::Arc;
-
 use pml::clock::Clock;
 use pml::config::Config;
 use pml::core::intake::Limits;
-use pml::log::{MemoryLog, RedbLog, RedbOptions, SharedLog};
-use pml::runtime::Runtime;
 use pml::upstream::fuzzing;
 use pml_fuzzer::{Form, Target};
-use tempfile::TempDir;
 
+use super::process::Process;
 use super::{JSON_TREE_MULTIPLE, target};
 use crate::samples;
 
@@ -54,29 +50,10 @@ const WORDS: &[&str] = &[
 ];
 
 pub(super) fn messages() -> Target {
-    let (system, home) = (actix_rt::System::new(), TempDir::new().unwrap());
-    let settings = [("TEMPLATES__PATH", ""), ("TRAINER__ENABLED", "false")];
-    let mut config = Config::load(None, settings.map(|(name, value)| (format!("PML__{name}"), value.to_owned()))).unwrap();
-    home.path().clone_into(&mut config.data_dir);
-    let log: SharedLog = Arc::new(MemoryLog::new(Clock::system()));
-    let options = RedbOptions {
-        group_records_max: 100,
-        queue_appends_max: 1_000,
-        dead_letters_max: 5,
-        dead_bytes_max: 1 << 20,
-        free_bytes_min: 0,
-        older: None,
-    };
-    let dead = Arc::new(RedbLog::open(home.path(), options, Clock::system()).unwrap());
-    let runtime = system.block_on(async {
-        let facts = samples::records().into_iter().map(|record| record.fact).collect();
-        log.append(facts).await.unwrap();
-        Runtime::start_on(&config, Clock::system(), log, dead).await.unwrap()
-    });
+    let process = Process::start();
     let mut target =
         target("mcp", Form::Json, vec![br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec()], WORDS, move |input| {
-            let _home = &home;
-            match system.block_on(runtime.answer_mcp(input)) {
+            match process.system.block_on(process.runtime.answer_mcp(input)) {
                 None => Ok(()),
                 Some(answer) if answer.get("result").is_some() => Ok(()),
                 Some(answer) => Err(answer["error"]["message"].to_string()),

@@ -2,20 +2,14 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use pml::clock::Clock;
-use pml::config::Config;
-use pml::log::{MemoryLog, RedbLog, RedbOptions, SharedLog};
-use pml::runtime::Runtime;
 use pml_fuzzer::{Form, Target};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::process::Process;
 use super::{JSON_TREE_MULTIPLE, target};
-use crate::samples;
 
 /// Bytes of an answer that are looked at: its head and the beginning of its body.
 const ANSWER_BYTES: usize = 2_048;
@@ -86,43 +80,25 @@ const WORDS: &[&str] = &[
 ];
 
 /// A process that answers over HTTP.
-struct Process {
-    system: actix_rt::SystemRunner,
+struct Server {
+    process: Process,
     address: SocketAddr,
-    _runtime: Runtime,
-    _home: TempDir,
 }
 
-impl Process {
+impl Server {
     fn start() -> Self {
-        let (system, home) = (actix_rt::System::new(), TempDir::new().unwrap());
-        let settings = [("TEMPLATES__PATH", ""), ("TRAINER__ENABLED", "false"), ("HTTP__LISTEN", "127.0.0.1:0")];
-        let mut config = Config::load(None, settings.map(|(name, value)| (format!("PML__{name}"), value.to_owned()))).unwrap();
-        home.path().clone_into(&mut config.data_dir);
-        let log: SharedLog = Arc::new(MemoryLog::new(Clock::system()));
-        let options = RedbOptions {
-            group_records_max: 100,
-            queue_appends_max: 1_000,
-            dead_letters_max: 5,
-            dead_bytes_max: 1 << 20,
-            free_bytes_min: 0,
-            older: None,
-        };
-        let dead = Arc::new(RedbLog::open(home.path(), options, Clock::system()).unwrap());
-        let (runtime, address) = system.block_on(async {
-            let facts = samples::records().into_iter().map(|record| record.fact).collect();
-            log.append(facts).await.unwrap();
-            let runtime = Runtime::start_on(&config, Clock::system(), log, dead).await.unwrap();
-            let (server, address) = runtime.serve_http(&config.http).unwrap();
+        let process = Process::start();
+        let address = process.system.block_on(async {
+            let (server, address) = process.runtime.serve_http(&process.config.http).unwrap();
             actix_rt::spawn(server);
-            (runtime, address)
+            address
         });
-        Self { system, address, _runtime: runtime, _home: home }
+        Self { process, address }
     }
 
     /// Sends a request and returns the beginning of the answer, which may have no end.
     fn answer(&self, request: &[u8]) -> String {
-        let answer = self.system.block_on(async {
+        let answer = self.process.system.block_on(async {
             let mut connection = TcpStream::connect(self.address).await.unwrap();
             connection.write_all(request).await.unwrap();
             let mut answer = vec![0; ANSWER_BYTES];
@@ -164,11 +140,11 @@ fn request(input: &[u8]) -> Option<Vec<u8>> {
 }
 
 pub(super) fn http() -> Target {
-    let process = Process::start();
+    let server = Server::start();
     let samples = REQUESTS.iter().map(|request| request.as_bytes().to_vec()).collect();
     let mut target = target("http", Form::Text, samples, WORDS, move |input| {
         let request = request(input).ok_or_else(|| "no request".to_owned())?;
-        let answer = process.answer(&request);
+        let answer = server.answer(&request);
         let status = answer.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
         match status {
             Some(200..300) => Ok(()),
