@@ -15,8 +15,10 @@
 //! | [`tiering`] | the log | the configured limits | the archive; removes records from the log |
 //!
 //! `follow` sends an actor the records of the log, batch by batch, with back-pressure. `supervisor` rebuilds a failed actor from a
-//! view and the log, so an actor may hold nothing that is not in the log.
+//! view and the log, so an actor may hold nothing that is not in the log. `announce` tells the prediction actor of steps that are on
+//! their way into it.
 
+pub(crate) mod announce;
 pub(crate) mod burst;
 pub(crate) mod embedding;
 pub mod execution;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 use crate::actors::ActorFailure;
+use crate::actors::announce::Announcements;
 use crate::actors::burst::Burst;
 use crate::actors::supervisor::{Reports, supervise};
 use crate::ask::Asker;
@@ -111,6 +112,7 @@ pub struct Runtime {
     leases: Leases,
     nats: Option<OnNats>,
     burst: Burst,
+    announcements: Announcements,
     /// Set when an actor meets damage in the log.
     damaged: watch::Sender<Option<Arc<ActorFailure>>>,
     stop: watch::Sender<bool>,
@@ -263,6 +265,7 @@ impl Runtime {
             leases,
             nats: None,
             burst: Burst::new(),
+            announcements: Announcements::new(),
             damaged: watch::Sender::new(None),
             stop: watch::Sender::new(false),
             closing: watch::Sender::new(false),

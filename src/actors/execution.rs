@@ -18,6 +18,7 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler,
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
+use super::announce::Announcements;
 use super::burst::Burst;
 use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
@@ -61,6 +62,7 @@ pub(crate) struct ExecutionParts {
     pub(crate) letter_bytes_max: usize,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) address: AddressSender,
+    pub(crate) announcements: Announcements,
     pub(crate) burst: Burst,
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -246,7 +248,7 @@ impl Execution {
             limits: Arc::clone(&self.parts.limits),
             letter_bytes_max: self.parts.letter_bytes_max,
         };
-        let work = group.write(Arc::clone(&self.parts.log), dead_letters).into_actor(self);
+        let work = group.write(Arc::clone(&self.parts.log), dead_letters, &self.parts.announcements).into_actor(self);
         context.spawn(work.map(|settled, actor, context| match settled {
             Ok(settled) => {
                 actor.answer_settled(settled);

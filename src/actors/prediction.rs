@@ -3,7 +3,8 @@
 //!
 //! The log says what happened in each execution; what was learnt comes from the newest view (`core::predict`), so a prediction never
 //! waits for the fold. Predictions are computed on the actor's own thread, some at a time: the way to another thread and back takes
-//! as long as a prediction. An execution that takes further steps while it waits gets one prediction, for its newest step
+//! as long as a prediction. Where the execution actor is in the same process, it announces steps on their way into the log (`announce`):
+//! their predictions are computed while the log stores them, and published when the log delivers them. An execution that takes further steps while it waits gets one prediction, for its newest step
 //! (`core::live`). The impression (`prediction.served`) is appended after the prediction was published: a crash in between loses only
 //! the impression. Its id is derived from the record that caused it, so two processes with this role record it once.
 
@@ -15,13 +16,14 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::announce::{Announced, Announcements};
 use super::follow::{Pace, follow};
 use super::{ActorFailure, Records};
 use crate::ask::{Asker, StreamPredictor, StreamedPrediction};
 use crate::bus::{BusError, SharedBus};
 use crate::clock::{Clock, monotonic};
 use crate::config::{self, Serve};
-use crate::core::event::{NewRecord, Record};
+use crate::core::event::NewRecord;
 use crate::core::id::ExecutionId;
 use crate::core::live::Live;
 use crate::core::time::Timestamp;
@@ -59,13 +61,14 @@ pub(crate) struct PredictionParts {
     pub(crate) settings: config::Prediction,
     /// How long after its last record an execution is closed. An impression that is recorded later is not scored.
     pub(crate) settle: Duration,
+    pub(crate) announcements: Announcements,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 /// Runs the actor until `stop`, from the open executions of the newest view and its position in the log.
 pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
     let view = parts.views.current();
-    let (log, stop) = (Arc::clone(&parts.log), parts.stop.clone());
+    let (log, announcements, stop) = (Arc::clone(&parts.log), parts.announcements.clone(), parts.stop.clone());
     let actor = Prediction::create(|context| {
         context.set_mailbox_capacity(parts.settings.mailbox);
         let live = Live::new(&view.executions, parts.settings.waiting_max);
@@ -82,7 +85,11 @@ pub(crate) async fn run(parts: PredictionParts) -> Result<(), ActorFailure> {
         }
     });
     let pace = Pace { batch_max: BATCH_RECORDS_MAX, gather: Duration::ZERO, burst: None };
-    follow(log, view.applied(), pace, actor, stop).await
+    tokio::select! {
+        biased;
+        ended = follow(log, view.applied(), pace, actor.clone(), stop) => ended,
+        never = announcements.forward(actor) => match never {},
+    }
 }
 
 struct Prediction {
@@ -111,13 +118,30 @@ impl Handler<Records> for Prediction {
         let mut dropped = 0;
         for record in &records {
             failpoint::pass("prediction.record");
-            dropped += self.live.note(record, |execution, open| audience.includes(record, execution, open));
+            dropped +=
+                self.live.note(record, |execution, open| audience.includes(&record.fact, record.recorded_at, execution, open));
         }
         self.parts.metrics.predictions_dropped.inc_by(dropped);
         if !self.goes_on {
             self.predict_some(context);
         }
         Ok(())
+    }
+}
+
+impl Handler<Announced> for Prediction {
+    type Result = ();
+
+    /// Computes the prediction after a fact on its way into the log, unless predictions after records wait.
+    fn handle(&mut self, Announced(fact): Announced, _: &mut Context<Self>) {
+        if self.goes_on {
+            return;
+        }
+        let audience = Audience::current(&self.parts);
+        let includes = |execution: &ExecutionId, open: &OpenExecution| audience.includes(&fact, audience.now, execution, open);
+        if let Some(context) = self.live.context_after(&fact, includes) {
+            self.predictor.predict_ahead(context, self.parts.settings.ranked_max);
+        }
     }
 }
 
@@ -221,9 +245,9 @@ impl<'a> Audience<'a> {
         Self { serve, now: parts.clock.now(), fresh_ms, listeners, subjects: &parts.subjects }
     }
 
-    fn includes(&self, record: &Record, execution: &ExecutionId, open: &OpenExecution) -> bool {
-        let is_past = self.now.millis_since(record.fact.time) > HAPPENED_MS_MAX;
-        if is_past || self.now.millis_since(record.recorded_at) > self.fresh_ms {
+    fn includes(&self, fact: &NewRecord, recorded_at: Timestamp, execution: &ExecutionId, open: &OpenExecution) -> bool {
+        let is_past = self.now.millis_since(fact.time) > HAPPENED_MS_MAX;
+        if is_past || self.now.millis_since(recorded_at) > self.fresh_ms {
             return false;
         }
         match self.serve {

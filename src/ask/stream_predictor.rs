@@ -1,6 +1,6 @@
 //! Predictions for live executions: the message for subscribers, and the impression to record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,10 @@ const IDLE_SHARE: u32 = 16;
 /// Tools in the kept evidence of all intents together; the evidence of an intent takes some bytes per tool.
 const EVIDENCE_TOOLS_MAX: usize = 1 << 20;
 
+/// Predictions made ahead that wait for their steps, at most, and how long each is used. A step is stored within milliseconds.
+const AHEAD_MAX: usize = 64;
+const AHEAD_HELD_MAX: Duration = Duration::from_millis(100);
+
 /// `StreamPredictor` predicts for one live context after the other and keeps vectors and evidence by intent.
 pub struct StreamPredictor {
     asker: Asker,
@@ -47,6 +51,15 @@ pub struct StreamPredictor {
     /// The path index of `state`, with the distances from the current calls of live executions.
     paths: PathIndex,
     intents: BTreeMap<String, LiveIntent>,
+    /// The oldest first.
+    ahead: VecDeque<MadeAhead>,
+}
+
+/// A prediction made before its step was stored.
+struct MadeAhead {
+    context: LiveContext,
+    prediction: StreamedPrediction,
+    made: Instant,
 }
 
 /// The intent of a live execution.
@@ -113,11 +126,12 @@ impl StreamPredictor {
             spent: Duration::ZERO,
             paths: PathIndex::default(),
             intents: BTreeMap::new(),
+            ahead: VecDeque::new(),
         }
     }
 
     /// Predicts for each context, with at most `ranked_max` outcomes, from the newest view or one that was until twice [`VIEW_HELD_MAX`]
-    /// ago, and hands over each prediction as soon as it is made.
+    /// ago, and hands over each prediction as soon as it is made. One that was made ahead is not made again.
     pub fn predict_all(
         &mut self,
         contexts: &[LiveContext],
@@ -125,11 +139,36 @@ impl StreamPredictor {
         mut hand_over: impl FnMut(Result<StreamedPrediction, AskError>),
     ) {
         let began = monotonic();
-        self.refresh_view(began);
         for context in contexts {
-            hand_over(self.predict(context, ranked_max, began));
+            if let Some(prediction) = self.take_made_ahead(context, began) {
+                hand_over(Ok(prediction));
+            } else {
+                self.refresh_view(began);
+                hand_over(self.predict(context, ranked_max, began));
+            }
         }
         self.spent += began.elapsed();
+    }
+
+    /// Predicts for a context that will likely come soon: [`predict_all`](Self::predict_all) then hands over this prediction.
+    pub fn predict_ahead(&mut self, context: LiveContext, ranked_max: usize) {
+        let began = monotonic();
+        self.refresh_view(began);
+        // An error is met again, and reported, when the prediction is due.
+        if let Ok(prediction) = self.predict(&context, ranked_max, began) {
+            if self.ahead.len() == AHEAD_MAX {
+                self.ahead.pop_front();
+            }
+            self.ahead.push_back(MadeAhead { context, prediction, made: began });
+        }
+        self.spent += began.elapsed();
+    }
+
+    /// Removes the prediction made ahead for the cause of `context`; `None` if there is none, or if it is old or the context is another.
+    fn take_made_ahead(&mut self, context: &LiveContext, now: Instant) -> Option<StreamedPrediction> {
+        let at = self.ahead.iter().position(|ahead| ahead.context.cause == context.cause)?;
+        let MadeAhead { context: expected, prediction, made } = self.ahead.remove(at)?;
+        (expected == *context && now - made < AHEAD_HELD_MAX).then_some(prediction)
     }
 
     fn predict(&mut self, context: &LiveContext, ranked_max: usize, now: Instant) -> Result<StreamedPrediction, AskError> {

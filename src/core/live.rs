@@ -106,6 +106,24 @@ impl Live {
         1
     }
 
+    /// Returns the context after `fact`, which is on its way into the log, if a prediction will be due. Changes nothing, because the fact
+    /// may never come. `None` also if the execution is unknown or the fact was noted already.
+    pub fn context_after(
+        &self,
+        fact: &Arc<NewRecord>,
+        wanted: impl FnOnce(&ExecutionId, &OpenExecution) -> bool,
+    ) -> Option<LiveContext> {
+        let execution = fact.event.execution()?;
+        let known = self.open.get(execution).map(|entry| &entry.so_far);
+        let mut open = match &fact.event {
+            Event::ExecutionStarted(_) if known.is_none() => OpenExecution::default(),
+            Event::StepFinished(step) => known.filter(|open| !open.is_finished_by(&step.step, fact.id))?.clone(),
+            _ => return None,
+        };
+        open.apply(fact);
+        wanted(execution, &open).then(|| LiveContext::from_execution(execution, &open, fact))
+    }
+
     fn end(&mut self, execution: &ExecutionId) -> u64 {
         let waited = self.open.remove(execution).and_then(|entry| entry.waits);
         waited.map_or(0, |(since, _)| {
@@ -245,6 +263,21 @@ mod tests {
         assert_eq!(waiting, ["b", "c"]);
         assert_eq!(note(&mut live, &[step(4, "a", "x:1")]), 0);
         assert_eq!(taken(&mut live).len(), 1, "the one that was dropped comes back with its next step");
+    }
+
+    #[test]
+    fn the_context_after_a_fact_is_known_before_the_fact_is_noted() {
+        let mut live = live(9);
+        for record in [started(1, "a"), step(2, "a", "x:1"), step(3, "a", "x:2")] {
+            let ahead = live.context_after(&record.fact, |_, _| true);
+            assert!(ahead.is_some() && live.waiting() == 0, "nothing waits before it is noted");
+            assert_eq!(live.context_after(&record.fact, |_, _| false), None, "it is not wanted");
+            note(&mut live, std::slice::from_ref(&record));
+            assert_eq!(live.context_after(&record.fact, |_, _| true), None, "it was noted");
+            assert_eq!(live.next_contexts(1).pop(), ahead);
+        }
+        assert_eq!(live.context_after(&step(4, "b", "x:1").fact, |_, _| true), None, "its start is not known");
+        assert_eq!(live.context_after(&finished(5, "a").fact, |_, _| true), None, "nothing follows the end");
     }
 
     #[test]

@@ -6,16 +6,21 @@ mod letters;
 pub use clauses::{CLAUSES_MAX, clauses};
 use letters::{is_ideograph, plain};
 
-/// Words left out of the index. The list is short on purpose: BM25 gives frequent words little weight by itself.
-const STOP_WORDS: [&str; 38] = [
-    "a", "an", "and", "are", "as", "at", "be", "by", "can", "could", "for", "from", "i", "in", "is", "it", "like", "me", "my",
-    "need", "of", "on", "or", "please", "that", "the", "this", "to", "want", "was", "we", "will", "with", "would", "you",
-    "your", "our", "us",
-];
-
-/// Whether a word in lower case says nothing about what a text is about.
+/// Whether a word in lower case says nothing about what a text is about. The list is short on purpose: BM25 gives frequent words little
+/// weight by itself. Asked about every word, so it compares only words of the same length, and those as numbers.
 pub fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.contains(&word)
+    match word.len() {
+        1 => matches!(word, "a" | "i"),
+        2 => {
+            matches!(word, "an" | "as" | "at" | "be" | "by" | "in" | "is" | "it" | "me")
+                || matches!(word, "my" | "of" | "on" | "or" | "to" | "us" | "we")
+        }
+        3 => matches!(word, "and" | "are" | "can" | "for" | "the" | "was" | "you" | "our"),
+        4 => matches!(word, "from" | "like" | "need" | "that" | "this" | "want" | "will" | "with" | "your"),
+        5 => matches!(word, "could" | "would"),
+        6 => word == "please",
+        _ => false,
+    }
 }
 
 /// Returns the words of a text: lower-case stems without stop words. Names are split into their parts (`read_file`, `readFile`);
@@ -31,6 +36,8 @@ pub fn words(text: &str) -> Vec<String> {
         }
         if is_ideograph(character) {
             words.push(character.to_string());
+        } else if character.is_ascii_alphanumeric() {
+            word.push(character.to_ascii_lowercase());
         } else if character.is_alphanumeric() {
             character.to_lowercase().for_each(|letter| match plain(letter) {
                 Some(plain) => word.push_str(plain),
@@ -55,7 +62,9 @@ fn stem(word: &str) -> String {
     const ENDINGS: [(&str, &str); 7] =
         [("ings", ""), ("ing", ""), ("ies", "y"), ("ied", "y"), ("es", ""), ("ed", ""), ("s", "")];
     const STEM_LEN_MIN: usize = 3;
-    let cut = ENDINGS.iter().find_map(|(ending, instead)| {
+    // The last letters of the endings: most words have another one.
+    let may_end = word.ends_with(['s', 'g', 'd']);
+    let cut = ENDINGS.iter().filter(|_| may_end).find_map(|(ending, instead)| {
         let stem = word.strip_suffix(ending).filter(|stem| stem.len() >= STEM_LEN_MIN)?;
         Some([stem, instead].concat())
     });

@@ -99,6 +99,7 @@ impl Runtime {
             letter_bytes_max: config.dead.letter_bytes_max,
             metrics: Arc::clone(&self.metrics),
             address,
+            announcements: self.announcements.clone(),
             burst: self.burst.clone(),
             stop: self.stop.subscribe(),
         };
@@ -141,6 +142,7 @@ impl Runtime {
             metrics: Arc::clone(&self.metrics),
             settings: config.prediction.clone(),
             settle: Duration::from_millis(config.trace.settle_ms),
+            announcements: self.announcements.clone(),
             stop: self.stop.subscribe(),
         };
         self.supervise("prediction", Thread::Prediction, move || prediction::run(parts.clone()));

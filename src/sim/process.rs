@@ -12,6 +12,7 @@ use super::world::Shared;
 use super::{executor, lease};
 use super::{tiering, trainer};
 use crate::actors::ActorFailure;
+use crate::actors::announce::Announcements;
 use crate::actors::burst::Burst;
 use crate::actors::execution::{self, ExecutionParts};
 use crate::actors::graph_sync::{self, GraphSyncParts};
@@ -159,6 +160,7 @@ impl Parts {
             letter_bytes_max: config.dead.letter_bytes_max,
             metrics: Arc::clone(&self.metrics),
             address,
+            announcements: Announcements::new(),
             burst: self.burst.clone(),
             stop: stop.clone(),
         };

@@ -9,6 +9,7 @@ use super::Item;
 use super::admission::{Admission, Decision};
 use super::repeats;
 use crate::actors::ActorFailure;
+use crate::actors::announce::Announcements;
 use crate::clock::Uptime;
 use crate::core::event::cloud;
 use crate::core::id::{ExecutionId, Seq};
@@ -110,12 +111,14 @@ impl Group {
         self,
         log: SharedLog,
         dead_letters: DeadLetterWriter,
-    ) -> impl Future<Output = Result<Settled, ActorFailure>> {
+        announcements: &Announcements,
+    ) -> impl Future<Output = Result<Settled, ActorFailure>> + use<> {
         let facts: Vec<_> = self.admitted.iter().filter_map(|item| item.content.as_ref().ok()).map(Arc::clone).collect();
         debug_assert_eq!(invariant::steps_finish_once(facts.iter().map(Arc::as_ref)), Ok(()));
         // Also when nothing was admitted: once this is done, the groups before this one are in the log, and duplicates of their events
         // are found.
         let appending = log.append(facts);
+        announcements.announce(self.admitted.iter().filter_map(|item| item.content.as_ref().ok()));
         async move { self.settle(appending.await?, &log, dead_letters).await }
     }
 

@@ -139,30 +139,27 @@ impl IntentIndex {
     /// The neighbours of a vector for each of `reaches`, nearest first, without the entry `except`.
     pub fn nearest<const N: usize>(&self, vector: &[f32], reaches: [Reach; N], except: Option<usize>) -> [Vec<Neighbour>; N] {
         let products = &self.intent_rows.products(&[vector])[0];
-        reaches.map(|reach| self.neighbours(products, |row| row, reach, except))
+        let farthest = reaches.iter().map(|reach| reach.runs).max().unwrap_or_default();
+        let rows = nearest_rows(products, farthest, |row| row, except);
+        reaches.map(|reach| self.neighbours(products, &rows, |row| row, reach))
     }
 
     /// For each vector, the past intents with the nearest clauses; an intent with several near clauses appears several times.
     pub fn nearest_by_clause(&self, vectors: &[&[f32]], reach: Reach, except: Option<usize>) -> Vec<Vec<Neighbour>> {
         let owner = |row: usize| self.owners[row] as usize;
         let products = self.clause_rows.products(vectors);
-        products.iter().map(|products| self.neighbours(products, owner, reach, except)).collect()
+        let near = products.iter().map(|products| {
+            let rows = nearest_rows(products, reach.runs, owner, except);
+            self.neighbours(products, &rows, owner, reach)
+        });
+        near.collect()
     }
 
-    fn neighbours(
-        &self,
-        products: &[f32],
-        entry_of: impl Fn(usize) -> usize,
-        reach: Reach,
-        except: Option<usize>,
-    ) -> Vec<Neighbour> {
-        let rows = match except {
-            None => largest(products, reach.runs as usize),
-            Some(except) => largest_of(products, reach.runs as usize, |row| entry_of(row as usize) != except),
-        };
+    /// The neighbours among `rows`, which are the nearest ones, nearest first, at least as many as the runs that vote.
+    fn neighbours(&self, products: &[f32], rows: &[u32], entry_of: impl Fn(usize) -> usize, reach: Reach) -> Vec<Neighbour> {
         let mut left = reach.runs;
-        let mut neighbours = Vec::with_capacity(rows.len());
-        for row in rows.into_iter().map(|row| row as usize) {
+        let mut neighbours = Vec::with_capacity(rows.len().min(reach.runs as usize));
+        for row in rows.iter().map(|row| *row as usize) {
             let (entry, similarity) = (entry_of(row), products[row]);
             let VotingIntent { remembered, trust, .. } = &self.entries[entry];
             let runs = remembered.runs.min(left);
@@ -212,6 +209,14 @@ impl IntentIndex {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+/// The rows with the largest products, at most `count`, the largest first, without those of the entry `except`.
+fn nearest_rows(products: &[f32], count: u32, entry_of: impl Fn(usize) -> usize, except: Option<usize>) -> Vec<u32> {
+    match except {
+        None => largest(products, count as usize),
+        Some(except) => largest_of(products, count as usize, |row| entry_of(row as usize) != except),
     }
 }
 
