@@ -27,6 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const BEHIND_RECORDS_MAX: u64 = RECENT_RECORDS_MAX as u64 / 4 * 3;
 /// Interval at which a paused follower checks whether the burst is over.
 const CHECK_EVERY: Duration = Duration::from_millis(2);
+/// A load is over when no burst was reported for this long: within a load, bursts end while the followers catch up.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// `Burst` is shared by the execution actor, which reports how many events wait, and the followers of the log. Clones share one state.
 #[derive(Clone)]
@@ -59,8 +61,20 @@ impl Burst {
     }
 
     fn is_under_way(&self) -> bool {
+        self.since_report().is_some_and(|since| since < LULL)
+    }
+
+    /// Waits until the load is over that bursts are part of; it may have no end.
+    pub(super) async fn load_over(&self) {
+        while self.since_report().is_some_and(|since| since < QUIET) {
+            tokio::time::sleep(LULL).await;
+        }
+    }
+
+    /// The time since the last report of a burst.
+    fn since_report(&self) -> Option<Duration> {
         let last = self.0.last_report_us.load(Ordering::Relaxed);
-        last > 0 && Duration::from_micros(self.now_us().saturating_sub(last)) < LULL
+        (last > 0).then(|| Duration::from_micros(self.now_us().saturating_sub(last)))
     }
 
     fn now_us(&self) -> u64 {
@@ -184,6 +198,21 @@ mod tests {
         drop(follower);
         assert!(!burst.outruns_followers(Seq(u64::MAX)), "nobody follows");
         endless.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_is_over_some_time_after_its_last_burst() {
+        let (burst, before) = (Burst::new(), monotonic());
+        burst.load_over().await;
+        assert_eq!(before.elapsed(), Duration::ZERO, "there was none");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let (endless, before) = (endless(&burst), monotonic());
+        tokio::task::yield_now().await;
+        assert!(tokio::time::timeout(2 * QUIET, burst.load_over()).await.is_err());
+        endless.abort();
+        burst.load_over().await;
+        let waited = before.elapsed();
+        assert!((3 * QUIET - LULL..3 * QUIET + 2 * LULL).contains(&waited), "{waited:?}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The snapshots actor takes a snapshot when enough records were folded since the last one, or enough time has passed.
+//! The snapshots actor takes a snapshot when enough records were folded since the last one, or enough time has passed. One that is due in
+//! a load waits for its end, because it takes as much processor time as hundreds of thousands of events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::ActorFailure;
+use super::burst::Burst;
 use crate::config;
 use crate::core::id::Seq;
 use crate::snapshot::Keeper;
@@ -13,6 +15,8 @@ use crate::views::Views;
 
 /// Pause after a failed snapshot. Nothing is lost meanwhile: the log holds every record.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
+/// A snapshot that is due after so many records is taken after this many times as many, load or not: a start folds the records after it.
+const PUT_OFF_FACTOR: u64 = 4;
 
 /// What the actor is built from.
 #[derive(Clone)]
@@ -22,6 +26,7 @@ pub(crate) struct SnapshotsParts {
     pub(crate) settings: config::Snapshots,
     /// The position of the snapshot that the process started from.
     pub(crate) last: Seq,
+    pub(crate) burst: Burst,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -30,10 +35,9 @@ pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), ActorFailure> {
     let settings = &parts.settings;
     let mut last = parts.last;
     while !*parts.stop.borrow_and_update() {
-        let enough = Seq(last.0.saturating_add(settings.every_records));
         tokio::select! {
-            view = parts.views.at_least(enough), if settings.every_records > 0 => {
-                if view.is_none() {
+            due = enough_records(&parts.views, &parts.burst, last, settings.every_records), if settings.every_records > 0 => {
+                if due.is_none() {
                     return Ok(()); // The fold has ended: the process is shutting down.
                 }
             }
@@ -63,4 +67,14 @@ pub(crate) async fn run(mut parts: SnapshotsParts) -> Result<(), ActorFailure> {
         }
     }
     Ok(())
+}
+
+/// Waits until enough records were folded after `last` and no load is under way, or many more were; `None` if the fold has ended.
+async fn enough_records(views: &Views, burst: &Burst, last: Seq, every: u64) -> Option<()> {
+    let after = |records: u64| Seq(last.0.saturating_add(records));
+    views.at_least(after(every)).await?;
+    tokio::select! {
+        () = burst.load_over() => Some(()),
+        view = views.at_least(after(every.saturating_mul(PUT_OFF_FACTOR))) => view.map(drop),
+    }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use anyhow::Context;
 use futures_util::{StreamExt, stream};
 use redb::{Database, TableDefinition};
 use tokio::sync::{mpsc, oneshot};
@@ -176,7 +177,9 @@ fn post_until_done(address: SocketAddr, bodies: &[String], next: &AtomicUsize) -
     while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
         let (status, text) = connection.post("/v1/events", cloud::BATCH, body)?;
         anyhow::ensure!(status == 202, "the server answered {status}: {text}");
-        accepted += text.matches("\"status\":\"accepted\"").count();
+        // The answer begins with the counts of its results.
+        let count = text.strip_prefix("{\"accepted\":").and_then(|rest| rest.split(',').next()?.parse::<usize>().ok());
+        accepted += count.with_context(|| format!("the answer does not say how many events were accepted: {text}"))?;
     }
     Ok(accepted)
 }

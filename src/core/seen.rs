@@ -33,16 +33,36 @@ struct Horizon {
 #[derive(Clone, Debug)]
 pub struct SeenIds {
     horizon: Horizon,
-    /// The full generations, the oldest first. Each is sorted.
-    full: Vec<Arc<[RecordId]>>,
-    /// The runs of the present generation: sorted, disjoint, the longest first.
-    runs: Vec<Arc<[RecordId]>>,
+    /// The full generations, the oldest first.
+    full: Vec<SortedRun>,
+    /// The runs of the present generation: disjoint, the longest first.
+    runs: Vec<SortedRun>,
     /// Sorted, and disjoint from the runs.
     recent: Vec<RecordId>,
     /// The number of ids in `runs`.
     run_ids: usize,
     /// No id that was ever added is larger, so a larger one is new without a search.
     largest: Option<RecordId>,
+}
+
+/// Sorted ids, at least one. The bounds are beside the pointer: runs cover spans of time, so most ids lie outside of most runs, and
+/// looking at the ends of the ids would read memory that is in no cache.
+#[derive(Clone, Debug)]
+struct SortedRun {
+    first: RecordId,
+    last: RecordId,
+    ids: Arc<[RecordId]>,
+}
+
+impl SortedRun {
+    fn new(ids: impl Into<Arc<[RecordId]>>) -> Self {
+        let ids = ids.into();
+        Self { first: ids[0], last: ids[ids.len() - 1], ids }
+    }
+
+    fn holds(&self, id: RecordId) -> bool {
+        self.first <= id && id <= self.last && self.ids.binary_search(&id).is_ok()
+    }
 }
 
 impl Default for SeenIds {
@@ -66,10 +86,10 @@ impl SeenIds {
             }
             seen.largest = seen.largest.max(generation.last().copied());
             if generation.len() == GENERATION_IDS {
-                seen.full.push(generation.into());
+                seen.full.push(SortedRun::new(generation));
             } else {
                 seen.run_ids += generation.len();
-                seen.runs.push(generation.into());
+                seen.runs.push(SortedRun::new(generation));
             }
         }
         (seen.full.len() <= GENERATIONS_KEPT).then_some(seen)
@@ -82,7 +102,7 @@ impl SeenIds {
             self.recent.push(id);
         } else {
             let Err(at) = self.recent.binary_search(&id) else { return false };
-            if self.runs.iter().chain(&self.full).any(|run| holds(run, id)) {
+            if self.runs.iter().chain(&self.full).any(|run| run.holds(id)) {
                 return false;
             }
             self.recent.insert(at, id);
@@ -94,12 +114,13 @@ impl SeenIds {
     }
 
     pub fn contains(&self, id: RecordId) -> bool {
-        self.largest >= Some(id) && (holds(&self.recent, id) || self.runs.iter().chain(&self.full).any(|run| holds(run, id)))
+        let in_runs = || self.runs.iter().chain(&self.full).any(|run| run.holds(id));
+        self.largest >= Some(id) && (self.recent.binary_search(&id).is_ok() || in_runs())
     }
 
     /// The number of ids kept.
     pub fn len(&self) -> usize {
-        self.present_len() + self.full.iter().map(|run| run.len()).sum::<usize>()
+        self.present_len() + self.full.iter().map(|run| run.ids.len()).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -113,9 +134,9 @@ impl SeenIds {
 
     /// The ids by generation, the oldest first, those of each in order. Close to O(n), since the runs are sorted already.
     pub fn generations(&self) -> Vec<RecordId> {
-        let mut ids: Vec<RecordId> = self.full.iter().flat_map(|run| run.iter().copied()).collect();
+        let mut ids: Vec<RecordId> = self.full.iter().flat_map(|run| run.ids.iter().copied()).collect();
         let present = ids.len();
-        ids.extend(self.runs.iter().flat_map(|run| run.iter().copied()).chain(self.recent.iter().copied()));
+        ids.extend(self.runs.iter().flat_map(|run| run.ids.iter().copied()).chain(self.recent.iter().copied()));
         ids[present..].sort();
         ids
     }
@@ -124,27 +145,21 @@ impl SeenIds {
     fn merge_recent(&mut self) {
         let is_full = self.present_len() >= self.horizon.generation_ids;
         let mut run = std::mem::take(&mut self.recent);
-        while let Some(last) = self.runs.pop_if(|last| is_full || last.len() < 2 * run.len()) {
-            self.run_ids -= last.len();
-            run.extend_from_slice(&last);
+        while let Some(last) = self.runs.pop_if(|last| is_full || last.ids.len() < 2 * run.len()) {
+            self.run_ids -= last.ids.len();
+            run.extend_from_slice(&last.ids);
             run.sort();
         }
         self.recent.reserve_exact(RECENT_MAX);
         if !is_full {
             self.run_ids += run.len();
-            return self.runs.push(run.into());
+            return self.runs.push(SortedRun::new(run));
         }
         if self.full.len() == self.horizon.generations_kept {
             self.full.remove(0);
         }
-        self.full.push(run.into());
+        self.full.push(SortedRun::new(run));
     }
-}
-
-/// Whether a run holds `id`. The bounds are checked first: runs cover spans of time, so most ids lie outside.
-fn holds(run: &[RecordId], id: RecordId) -> bool {
-    let spans = run.first().is_some_and(|first| *first <= id) && run.last().is_some_and(|last| id <= *last);
-    spans && run.binary_search(&id).is_ok()
 }
 
 impl Digestible for SeenIds {

@@ -195,6 +195,7 @@ impl Runtime {
             views: self.views.clone(),
             settings: config.snapshots.clone(),
             last,
+            burst: self.burst.clone(),
             stop: self.stop.subscribe(),
         };
         self.supervise("snapshots", Thread::Shared, move || snapshots::run(parts.clone()));

@@ -1,7 +1,7 @@
 //! A filter that finds the places in a text where a secret may begin.
 //!
-//! Every pattern of a secret contains four characters (a gram) that are always present. All grams are in a bit map; a text is searched
-//! for them in one pass, ignoring case. Nearly all texts contain none, so no further pattern is tried on them.
+//! Every pattern of a secret contains four characters (a gram) that are always present. All grams are in a bit map, each in two slots; a
+//! text is searched for them in one pass, ignoring case. Nearly all texts contain none, so no further pattern is tried on them.
 
 /// The grams; those of addresses also with slashes that JSON escapes. `*` matches a letter, a digit, `_` or `-`; `#` a hexadecimal digit;
 /// `~` a character that may follow a name.
@@ -23,21 +23,21 @@ const HEX: &[u8] = b"0123456789abcdef";
 const AFTER_NAME: &[u8] = b"=: \"'\\`]\t\n";
 
 const SLOT_BITS: u32 = 16;
+/// With one slot, one place in a hundred would look like a gram, hence most sentences.
+const FACTORS: [u32; 2] = [0x9E37_79B1, 0x85EB_CA77];
 static FILTER: [u64; (1 << SLOT_BITS) / 64] = filter();
 
 /// Returns the first index at or after `from` where one of the grams may be; false positives are possible.
 pub(super) fn next(bytes: &[u8], from: usize) -> Option<usize> {
-    let at = bytes.get(from..)?.array_windows().position(|gram| {
-        let slot = slot(*gram);
-        FILTER[slot / 64] >> (slot % 64) & 1 == 1
-    });
-    at.map(|at| from + at)
+    let is_set = |slot: usize| FILTER[slot / 64] >> (slot % 64) & 1 == 1;
+    let may_be = |gram: &[u8; 4]| is_set(slot(*gram, FACTORS[0])) && is_set(slot(*gram, FACTORS[1]));
+    bytes.get(from..)?.array_windows().position(may_be).map(|at| from + at)
 }
 
-/// Returns the slot of a gram by multiplicative hashing (Knuth 6.4). Setting one bit makes letters lower-case and keeps digits and
+/// Returns a slot of a gram by multiplicative hashing (Knuth 6.4). Setting one bit makes letters lower-case and keeps digits and
 /// most signs as they are.
-const fn slot(gram: [u8; 4]) -> usize {
-    ((u32::from_le_bytes(gram) | 0x2020_2020).wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)) as usize
+const fn slot(gram: [u8; 4], factor: u32) -> usize {
+    ((u32::from_le_bytes(gram) | 0x2020_2020).wrapping_mul(factor) >> (32 - SLOT_BITS)) as usize
 }
 
 const fn filter() -> [u64; (1 << SLOT_BITS) / 64] {
@@ -53,8 +53,9 @@ const fn filter() -> [u64; (1 << SLOT_BITS) / 64] {
 /// Sets the bits of all grams that `gram` matches; its characters before `at` are literal.
 const fn add(filter: &mut [u64; (1 << SLOT_BITS) / 64], mut gram: [u8; 4], at: usize) {
     if at == gram.len() {
-        let slot = slot(gram);
-        filter[slot / 64] |= 1 << (slot % 64);
+        let slots = [slot(gram, FACTORS[0]), slot(gram, FACTORS[1])];
+        filter[slots[0] / 64] |= 1 << (slots[0] % 64);
+        filter[slots[1] / 64] |= 1 << (slots[1] % 64);
         return;
     }
     let class = match gram[at] {
@@ -84,7 +85,10 @@ mod tests {
 
     #[test]
     fn ordinary_texts_hold_none() {
-        for text in ["", "abc", "read the invoices of january and pack them", "2 files", "urn:agent:claude-code/laptop-7"] {
+        let sentence = "My refrigerator is broken, can you help me find a door-to-door repair service in the department?";
+        for text in
+            ["", "abc", "read the invoices of january and pack them", "2 files", "urn:agent:claude-code/laptop-7", sentence]
+        {
             assert_eq!(next(text.as_bytes(), 0), None, "{text}");
         }
     }
