@@ -212,7 +212,7 @@ mod tests {
         endless.abort();
         burst.load_over().await;
         let waited = before.elapsed();
-        assert!((3 * QUIET - LULL..3 * QUIET + 2 * LULL).contains(&waited), "{waited:?}");
+        assert!(waited + LULL >= 3 * QUIET && waited < 3 * QUIET + 2 * LULL, "{waited:?}");
     }
 
     #[test]
