@@ -4,9 +4,10 @@
 //! The log says what happened in each execution; what was learnt comes from the newest view (`core::predict`), so a prediction never
 //! waits for the fold. Predictions are computed on the actor's own thread, some at a time: the way to another thread and back takes
 //! as long as a prediction. Where the execution actor is in the same process, it announces steps on their way into the log (`announce`):
-//! their predictions are computed while the log stores them, and published when the log delivers them. An execution that takes further steps while it waits gets one prediction, for its newest step
-//! (`core::live`). The impression (`prediction.served`) is appended after the prediction was published: a crash in between loses only
-//! the impression. Its id is derived from the record that caused it, so two processes with this role record it once.
+//! their predictions are computed while the log stores them, and published when the log delivers them. An execution that takes further
+//! steps while it waits gets one prediction, for its newest step (`core::live`). The impression (`prediction.served`) is appended after the
+//! prediction was published: a crash in between loses only the impression. Its id is derived from the record that caused it, so two
+//! processes with this role record it once.
 
 use std::sync::Arc;
 use std::time::Duration;

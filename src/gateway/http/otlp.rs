@@ -46,8 +46,7 @@ async fn take(
     let message = if decoded.rejected == 0 {
         ""
     } else {
-        "spans without ids or with very long ones, with malformed fields, beyond otlp.spans_max of their trace, or beyond otlp.bytes_max \
-         of this request were rejected"
+        "spans were rejected: without ids, with very long ones, malformed, beyond otlp.spans_max or otlp.bytes_max"
     };
     Ok(match encoding {
         Encoding::Protobuf => {
