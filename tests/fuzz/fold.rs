@@ -6,7 +6,7 @@ use pml::core::event::{Record, cloud};
 use pml::core::id::Seq;
 use pml::core::state::State;
 use pml::snapshot::{About, Origin, encode_state, restore};
-use pml_fuzzer::{Form, Mutator, measure};
+use pml_fuzzer::{Form, Mutator, asked_here};
 use pml_model::random::Random;
 use serde_json::{Value, json};
 
@@ -119,15 +119,14 @@ fn any_valid_records_fold_the_same_in_any_batching_at_a_bounded_cost() {
         let mut random = Random::new(first.wrapping_mul(1_000_003).wrapping_add(number));
         let len = 1 + random.below(RECORDS_MAX);
         let records = sequence(&mut random, len);
-        let ((), usage) = measure(|| fold(&mut State::default(), &records));
+        let ((), asked) = asked_here(|| fold(&mut State::default(), &records));
         let len = bytes(&records);
         assert!(
-            usage.asked <= ASKED_FIXED + ASKED_MULTIPLE * len,
-            "sequence {number} of seed {first}: {} bytes of memory asked for to fold {len} bytes",
-            usage.asked
+            asked <= ASKED_FIXED + ASKED_MULTIPLE * len,
+            "sequence {number} of seed {first}: {asked} bytes of memory asked for to fold {len} bytes",
         );
         #[expect(clippy::cast_precision_loss, reason = "for display")]
-        let multiple = usage.asked as f64 / len as f64;
+        let multiple = asked as f64 / len as f64;
         dearest = dearest.max(multiple);
         folded += records.len();
         let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -143,7 +142,7 @@ fn any_valid_records_fold_the_same_in_any_batching_at_a_bounded_cost() {
 fn the_cost_of_folding_grows_like_the_records() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let records = sequence(&mut Random::new(7), 4_000);
-    let cost = |records: &[Record]| measure(|| fold(&mut State::default(), records)).1.asked;
+    let cost = |records: &[Record]| asked_here(|| fold(&mut State::default(), records)).1;
     let (quarter, whole) = (cost(&records[..1_000]), cost(&records));
     assert!(whole < quarter * 8, "1,000 records ask for {quarter} bytes, 4,000 for {whole}");
 }

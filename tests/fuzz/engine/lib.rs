@@ -9,6 +9,6 @@ mod mutate;
 mod protobuf;
 mod run;
 
-pub use meter::{Meter, Usage, measure};
+pub use meter::{Meter, Usage, asked_here, measure};
 pub use mutate::{Form, Mutator};
 pub use run::{Read, Report, Share, Target, run};

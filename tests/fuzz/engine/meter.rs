@@ -1,11 +1,17 @@
 //! An allocator that counts: how many bytes the process holds, held at most, and has asked for. For tests that bound memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// What this thread has asked for. Neither making nor dropping it allocates.
+    static ASKED_HERE: Cell<usize> = const { Cell::new(0) };
+}
 
 /// The system's allocator, with counters. They belong to the process: measure one thing at a time.
 pub struct Meter;
@@ -28,7 +34,15 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     (result, usage)
 }
 
+/// Runs `work`, which is done by this thread alone, and counts the bytes it asks for. Threads that others have left behind do not count.
+pub fn asked_here<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = ASKED_HERE.get();
+    let result = work();
+    (result, ASKED_HERE.get().wrapping_sub(before))
+}
+
 fn add(bytes: usize) {
+    ASKED_HERE.set(ASKED_HERE.get().wrapping_add(bytes));
     ASKED.fetch_add(bytes, Relaxed);
     let held = HELD.fetch_add(bytes, Relaxed).wrapping_add(bytes);
     PEAK.fetch_max(held, Relaxed);
