@@ -65,10 +65,9 @@ impl Runtime {
             on_nats.runs = Some(runtime.start_runs(&nats));
         }
         if runtime.roles.contains(Role::Query) {
-            let service = Service::start(&nats, &runtime.views, &runtime.asker, &Limits::from(config).redactor)
-                .await
-                .map_err(StartError::Service)?;
-            on_nats.service = Some(service);
+            let redactor = &runtime.publisher.limits().redactor;
+            let service = Service::start(&nats, &runtime.views, &runtime.asker, redactor).await;
+            on_nats.service = Some(service.map_err(StartError::Service)?);
         }
         let roles = runtime.roles.names().into_iter().map(str::to_owned).collect();
         let info = ProcessInfo { process: std::process::id(), version: env!("CARGO_PKG_VERSION").to_owned(), roles };
