@@ -3,14 +3,13 @@
 //! additions.
 
 #[cfg(target_arch = "x86_64")]
-mod four_rows;
+mod one_pass;
 
 use std::sync::Arc;
 
-/// Rows per chunk: all of them are copied when one changes while a clone shares the chunk.
+/// Rows per chunk: all of them are copied when one changes while a clone shares the chunk. Few enough to stay in the second cache
+/// while they are multiplied with more vectors than one pass takes.
 const CHUNK_ROWS: usize = 256;
-/// Rows multiplied with one vector after the other: few enough to stay in the fastest cache meanwhile.
-const BLOCK_ROWS: usize = 16;
 /// Partial sums per product: as many as the widest registers hold.
 const LANES: usize = 32;
 /// The length every vector is scaled to. No component exceeds it, so all fit two bytes; no product, nor any part of one, exceeds its
@@ -73,29 +72,20 @@ impl PackedRows {
     /// The dot product of every row with each of `vectors`; 0 for a vector of another length. O(rows * dim * vectors).
     pub(crate) fn products(&self, vectors: &[&[f32]]) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len]; vectors.len()];
-        let vectors: Vec<Option<PackedVector>> = vectors.iter().map(|vector| PackedVector::new(vector, self.dim)).collect();
-        let blocks = self.chunks.iter().flat_map(|chunk| {
-            let units = chunk.units.chunks(BLOCK_ROWS);
-            units.enumerate().map(move |(block, units)| (&chunk.numbers[block * BLOCK_ROWS * self.dim..], units))
-        });
-        let mut from = 0;
-        for (rows, units) in blocks {
-            let rows = &rows[..units.len() * self.dim];
-            // The first vector fetches the rows, which the processor does best one after the other; for the others they are there.
-            let mut multiply: fn(&[i16], &[i16], &mut [f32]) = multiply_each;
-            for (vector, products) in vectors.iter().zip(&mut products) {
-                let Some(vector) = vector else { continue };
-                let products = &mut products[from..from + units.len()];
-                multiply(rows, &vector.numbers, products);
-                multiply = multiply_fetched;
-                for (product, unit) in products.iter_mut().zip(units) {
-                    *product = *product * unit * vector.unit;
-                }
-            }
-            from += units.len();
+        let vectors = vectors.iter().map(|vector| PackedVector::new(vector, self.dim)).zip(&mut products);
+        let mut columns: Vec<Column<'_>> =
+            vectors.filter_map(|(vector, products)| Some(Column { vector: vector?, products })).collect();
+        for (chunk, from) in self.chunks.iter().zip((0..).step_by(CHUNK_ROWS)) {
+            multiply(chunk, &mut columns, from);
         }
         products
     }
+}
+
+/// A vector and its products with all rows.
+struct Column<'a> {
+    vector: PackedVector,
+    products: &'a mut [f32],
 }
 
 struct PackedVector {
@@ -119,21 +109,19 @@ impl PackedVector {
     }
 }
 
-/// Writes the product of every row with one vector, one row after the other.
-fn multiply_each(rows: &[i16], vector: &[i16], products: &mut [f32]) {
-    pulp::Arch::new().dispatch(Multiply { rows, vector, products });
-}
-
-/// Writes the same for rows that are in the processor's cache: four at once, where it can.
-fn multiply_fetched(rows: &[i16], vector: &[i16], products: &mut [f32]) {
+/// Writes the product of every row of a chunk, the first of which is row `from`, with every vector.
+fn multiply(chunk: &Chunk, columns: &mut [Column<'_>], from: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
-        let (fours, rest) = products.as_chunks_mut();
-        let (rows, rows_left) = rows.split_at(fours.len() * 4 * vector.len());
-        simd.vectorize(four_rows::Multiply { simd, rows, vector, products: fours });
-        return simd.vectorize(Multiply { rows: rows_left, vector, products: rest });
+        return one_pass::multiply(simd, chunk, columns, from);
     }
-    multiply_each(rows, vector, products);
+    for Column { vector, products } in columns {
+        let products = &mut products[from..from + chunk.units.len()];
+        pulp::Arch::new().dispatch(Multiply { rows: &chunk.numbers, vector: &vector.numbers, products });
+        for (product, unit) in products.iter_mut().zip(&chunk.units) {
+            *product = *product * unit * vector.unit;
+        }
+    }
 }
 
 /// The products of rows with one vector.
@@ -211,6 +199,25 @@ mod tests {
                 }
             }
             assert!((products[0][2] - 1.0).abs() < 1e-4 && products[1].len() == CHUNK_ROWS + 3, "{}", products[0][2]);
+        }
+    }
+
+    #[test]
+    fn products_with_any_number_of_vectors_are_those_of_the_portable_code() {
+        for dim in [37, 256] {
+            let mut packed = PackedRows::new(dim);
+            (0..CHUNK_ROWS + 3).zip(1..).for_each(|(row, seed)| packed.set(row, Some(&unit_vector(seed, dim))));
+            let asked: Vec<Vec<f32>> = (1_000..1_009).map(|seed| unit_vector(seed, dim)).collect();
+            let portable = |asked: &Vec<f32>| -> Vec<f32> {
+                let vector = PackedVector::new(asked, dim).unwrap();
+                let rows = packed.chunks.iter().flat_map(|chunk| chunk.numbers.chunks(dim).zip(&chunk.units));
+                rows.map(|(row, unit)| dot(row, &vector.numbers) * unit * vector.unit).collect()
+            };
+            let expected: Vec<Vec<f32>> = asked.iter().map(portable).collect();
+            for count in 0..=asked.len() {
+                let some: Vec<&[f32]> = asked[..count].iter().map(Vec::as_slice).collect();
+                assert_eq!(packed.products(&some), expected[..count], "{count} vectors of {dim} numbers");
+            }
         }
     }
 
