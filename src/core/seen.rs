@@ -6,7 +6,7 @@
 //!
 //! Producers make time-ordered ids, so nearly every id is the largest so far. The present generation is a few sorted runs, each at
 //! least twice as long as the next, immutable and shared between clones, and a short sorted list of recent ids; a full generation is one
-//! run. An id costs 16 bytes and one merge per doubling of its generation; a clone copies the short list.
+//! run. An id costs 16 bytes and, if it does not come in order, a copy per doubling of its generation; a clone copies the short list.
 
 use std::sync::Arc;
 
@@ -51,17 +51,51 @@ pub struct SeenIds {
 struct SortedRun {
     first: RecordId,
     last: RecordId,
+    len: usize,
+    /// In order; the ids of each are sorted and before those of the next.
+    chunks: Arc<[Chunk]>,
+}
+
+/// A part of a run that came together, with its bounds for the same reason.
+#[derive(Clone, Debug)]
+struct Chunk {
+    first: RecordId,
+    last: RecordId,
     ids: Arc<[RecordId]>,
 }
 
 impl SortedRun {
     fn new(ids: impl Into<Arc<[RecordId]>>) -> Self {
         let ids = ids.into();
-        Self { first: ids[0], last: ids[ids.len() - 1], ids }
+        let (first, last, len) = (ids[0], ids[ids.len() - 1], ids.len());
+        Self { first, last, len, chunks: Arc::new([Chunk { first, last, ids }]) }
+    }
+
+    /// Ids come nearly in the order in which they were made, so only the chunks at the seam have ids to be sorted among each other.
+    fn merge(self, later: Self) -> Self {
+        let (before, from) = self.chunks.split_at(self.chunks.partition_point(|chunk| chunk.last < later.first));
+        let (to, after) = later.chunks.split_at(later.chunks.partition_point(|chunk| chunk.first <= self.last));
+        let mut seam: Vec<RecordId> = from.iter().chain(to).flat_map(|chunk| chunk.ids.iter().copied()).collect();
+        seam.sort();
+        let seam = seam.first().copied().zip(seam.last().copied()).map(|(first, last)| Chunk { first, last, ids: seam.into() });
+        Self {
+            first: self.first.min(later.first),
+            last: self.last.max(later.last),
+            len: self.len + later.len,
+            chunks: before.iter().cloned().chain(seam).chain(after.iter().cloned()).collect(),
+        }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = RecordId> {
+        self.chunks.iter().flat_map(|chunk| chunk.ids.iter().copied())
     }
 
     fn holds(&self, id: RecordId) -> bool {
-        self.first <= id && id <= self.last && self.ids.binary_search(&id).is_ok()
+        if id < self.first || self.last < id {
+            return false;
+        }
+        let after = self.chunks.partition_point(|chunk| chunk.first <= id);
+        self.chunks[after - 1].ids.binary_search(&id).is_ok()
     }
 }
 
@@ -120,7 +154,7 @@ impl SeenIds {
 
     /// The number of ids kept.
     pub fn len(&self) -> usize {
-        self.present_len() + self.full.iter().map(|run| run.ids.len()).sum::<usize>()
+        self.present_len() + self.full.iter().map(|run| run.len).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -134,9 +168,9 @@ impl SeenIds {
 
     /// The ids by generation, the oldest first, those of each in order. Close to O(n), since the runs are sorted already.
     pub fn generations(&self) -> Vec<RecordId> {
-        let mut ids: Vec<RecordId> = self.full.iter().flat_map(|run| run.ids.iter().copied()).collect();
+        let mut ids: Vec<RecordId> = self.full.iter().flat_map(SortedRun::ids).collect();
         let present = ids.len();
-        ids.extend(self.runs.iter().flat_map(|run| run.ids.iter().copied()).chain(self.recent.iter().copied()));
+        ids.extend(self.runs.iter().flat_map(SortedRun::ids).chain(self.recent.iter().copied()));
         ids[present..].sort();
         ids
     }
@@ -144,21 +178,19 @@ impl SeenIds {
     /// Turns the short list into a run, merged with all runs shorter than twice its length; ends the generation if it is full.
     fn merge_recent(&mut self) {
         let is_full = self.present_len() >= self.horizon.generation_ids;
-        let mut run = std::mem::take(&mut self.recent);
-        while let Some(last) = self.runs.pop_if(|last| is_full || last.ids.len() < 2 * run.len()) {
-            self.run_ids -= last.ids.len();
-            run.extend_from_slice(&last.ids);
-            run.sort();
+        let mut run = SortedRun::new(std::mem::replace(&mut self.recent, Vec::with_capacity(RECENT_MAX)));
+        while let Some(before) = self.runs.pop_if(|before| is_full || before.len < 2 * run.len) {
+            self.run_ids -= before.len;
+            run = before.merge(run);
         }
-        self.recent.reserve_exact(RECENT_MAX);
         if !is_full {
-            self.run_ids += run.len();
-            return self.runs.push(SortedRun::new(run));
+            self.run_ids += run.len;
+            return self.runs.push(run);
         }
         if self.full.len() == self.horizon.generations_kept {
             self.full.remove(0);
         }
-        self.full.push(SortedRun::new(run));
+        self.full.push(run);
     }
 }
 
