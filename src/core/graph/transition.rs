@@ -43,11 +43,42 @@ pub struct Count {
 /// depends on it.
 pub const TRANSITIONS_KEPT: usize = 1 << 20;
 
+/// A transition of order 1 as one number, which is compared faster than two: the last symbol, and the next in the low bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct First(u64);
+
+impl First {
+    const fn new(last: Symbol, next: Symbol) -> Self {
+        Self((last.0 as u64) << 32 | next.0 as u64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the symbols are taken apart")]
+    const fn symbols(self) -> (Symbol, Symbol) {
+        (Symbol((self.0 >> 32) as u32), Symbol(self.0 as u32))
+    }
+}
+
+/// The same of order 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Second(u128);
+
+impl Second {
+    const fn new(before: Symbol, last: Symbol, next: Symbol) -> Self {
+        Self((before.0 as u128) << 64 | First::new(last, next).0 as u128)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the symbols are taken apart")]
+    const fn symbols(self) -> (Symbol, Symbol, Symbol) {
+        let (last, next) = First(self.0 as u64).symbols();
+        (Symbol((self.0 >> 64) as u32), last, next)
+    }
+}
+
 /// Transition counts of order 1 and 2.
 #[derive(Clone, Debug, Default)]
 pub struct Transitions {
-    first: OrdMap<(Symbol, Symbol), Count>,
-    second: OrdMap<(Symbol, Symbol, Symbol), Count>,
+    first: OrdMap<First, Count>,
+    second: OrdMap<Second, Count>,
     /// Total numbers of calls and of ended runs.
     calls: u64,
     ends: u64,
@@ -61,9 +92,9 @@ impl Transitions {
         self.ends += u64::from(ended);
         let (mut before, mut last) = (None, Symbol::START);
         for next in calls.iter().map(|&node| Symbol::call(node)).chain(end) {
-            upsert(&mut self.first, (last, next), |seen| count(seen, success));
+            upsert(&mut self.first, First::new(last, next), |seen| count(seen, success));
             if let Some(before) = before {
-                upsert(&mut self.second, (before, last, next), |seen| count(seen, success));
+                upsert(&mut self.second, Second::new(before, last, next), |seen| count(seen, success));
             }
             (before, last) = (Some(last), next);
         }
@@ -74,19 +105,26 @@ impl Transitions {
 
     /// The symbols that followed `last`, in symbol order.
     pub fn after(&self, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
-        self.first.range((last, Symbol(0))..=(last, Symbol(u32::MAX))).map(|((_, next), count)| (*next, *count))
+        let range = First::new(last, Symbol(0))..=First::new(last, Symbol(u32::MAX));
+        self.first.range(range).map(|(key, count)| (key.symbols().1, *count))
     }
 
     /// The symbols that followed `before` and then `last`, in symbol order.
     pub fn after_two(&self, before: Symbol, last: Symbol) -> impl Iterator<Item = (Symbol, Count)> {
-        let range = (before, last, Symbol(0))..=(before, last, Symbol(u32::MAX));
-        self.second.range(range).map(|((_, _, next), count)| (*next, *count))
+        let range = Second::new(before, last, Symbol(0))..=Second::new(before, last, Symbol(u32::MAX));
+        self.second.range(range).map(|(key, count)| (key.symbols().2, *count))
     }
 
     /// All transitions as (symbol before the last, for order 2 only; last symbol; next symbol; count). Order 1 first, in symbol order.
     pub fn rows(&self) -> impl Iterator<Item = (Option<Symbol>, Symbol, Symbol, Count)> {
-        let first = self.first.iter().map(|(&(last, next), count)| (None, last, next, *count));
-        first.chain(self.second.iter().map(|(&(before, last, next), count)| (Some(before), last, next, *count)))
+        let first = self.first.iter().map(|(key, count)| {
+            let (last, next) = key.symbols();
+            (None, last, next, *count)
+        });
+        first.chain(self.second.iter().map(|(key, count)| {
+            let (before, last, next) = key.symbols();
+            (Some(before), last, next, *count)
+        }))
     }
 
     /// Rebuilds the counts from [`Self::rows`], [`Self::calls`] and [`Self::ends`].
@@ -97,8 +135,8 @@ impl Transitions {
         let mut transitions = Self { calls, ends, ..Self::default() };
         for (before, last, next, count) in rows {
             match before {
-                None => transitions.first.insert((last, next), count),
-                Some(before) => transitions.second.insert((before, last, next), count),
+                None => transitions.first.insert(First::new(last, next), count),
+                Some(before) => transitions.second.insert(Second::new(before, last, next), count),
             };
         }
         transitions
@@ -128,11 +166,13 @@ fn count(count: &mut Count, success: bool) {
 impl Digestible for Transitions {
     fn digest(&self, writer: &mut DigestWriter) {
         writer.u64(self.calls).u64(self.ends).len(self.first.len());
-        for ((last, next), count) in &self.first {
+        for (key, count) in &self.first {
+            let (last, next) = key.symbols();
             writer.u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);
         }
         writer.len(self.second.len());
-        for ((before, last, next), count) in &self.second {
+        for (key, count) in &self.second {
+            let (before, last, next) = key.symbols();
             writer.u32(before.0).u32(last.0).u32(next.0).u32(count.seen).u32(count.succeeded);
         }
     }
