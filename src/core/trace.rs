@@ -5,6 +5,7 @@
 //! about live executions, and the trace actor closes them from a view.
 
 pub mod closed;
+mod numbers;
 mod open;
 
 use std::collections::BTreeMap;

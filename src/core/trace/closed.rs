@@ -9,14 +9,12 @@ use std::sync::Arc;
 
 use imbl::Vector;
 
-use super::{ByExecution, TRACES_KEPT};
+use super::TRACES_KEPT;
+use super::numbers::{Number, Numbers};
 use crate::digest::DigestWriter;
 use crate::event::{Event, Kind, NewRecord, TraceCompleted, codec};
 use crate::hash::fnv1a;
 use crate::id::ExecutionId;
-
-/// Bytes reserved for a trace before it is encoded.
-const STORED_BYTES: usize = 512;
 
 /// Packed traces of a snapshot, by row.
 pub trait PackedTraces: Any + fmt::Debug + Send + Sync {
@@ -70,17 +68,16 @@ impl TracePack {
     }
 }
 
-/// A completed trace in the stored form of its event; nothing if traces are not kept.
-#[derive(Clone, Debug, Default)]
-struct StoredTrace(Option<Arc<[u8]>>);
+/// A closed execution, with its completed trace in the stored form of the event if traces are kept.
+#[derive(Clone, Debug)]
+struct ClosedExecution {
+    id: ExecutionId,
+    stored: Option<Arc<[u8]>>,
+}
 
-impl StoredTrace {
-    fn new(fact: &NewRecord) -> Self {
-        Self(Some(codec::to_postcard(&fact.event, Vec::with_capacity(STORED_BYTES)).into()))
-    }
-
+impl ClosedExecution {
     fn decode(&self) -> Option<TraceCompleted> {
-        match codec::from_postcard(Kind::TraceCompleted, Kind::TraceCompleted.version(), self.0.as_deref()?) {
+        match codec::from_postcard(Kind::TraceCompleted, Kind::TraceCompleted.version(), self.stored.as_deref()?) {
             Ok(Event::TraceCompleted(trace)) => Some(trace),
             other => unreachable!("a trace was encoded here, not {other:?}"),
         }
@@ -90,14 +87,18 @@ impl StoredTrace {
 /// `ClosedExecutions` holds the latest [`TRACES_KEPT`] closed executions.
 #[derive(Clone, Debug, Default)]
 pub struct ClosedExecutions {
-    /// By execution: its completed trace.
-    folded: ByExecution<StoredTrace>,
-    /// The keys of `folded`, oldest first.
-    order: Vector<ExecutionId>,
+    /// Oldest first.
+    folded: Vector<ClosedExecution>,
+    /// The number of the first of `folded`; `None` while there was none.
+    first: Option<Number>,
+    /// Their numbers, by the hashes of their ids.
+    numbers: Numbers,
     /// The pack of a snapshot, older than all of `folded`, and the number of its first rows that are dropped.
     packed: Option<(Arc<TracePack>, usize)>,
     /// Whether only the ids of further executions are kept.
     ids_only: bool,
+    /// Memory for the stored form of a trace; empty between two.
+    buffer: Vec<u8>,
 }
 
 impl ClosedExecutions {
@@ -113,7 +114,7 @@ impl ClosedExecutions {
 
     /// Returns the traces that are not packed, oldest first.
     pub fn folded(&self) -> impl Iterator<Item = TraceCompleted> {
-        self.order.iter().filter_map(|execution| self.folded[execution].decode())
+        self.folded.iter().filter_map(ClosedExecution::decode)
     }
 
     /// Returns all traces, oldest first.
@@ -126,12 +127,12 @@ impl ClosedExecutions {
     /// Returns the traces before that of the execution `before`, or all, the newest first; `None` if that one is not kept.
     pub fn newest_first(&self, before: Option<&ExecutionId>) -> Option<impl Iterator<Item = TraceCompleted>> {
         let rows = self.packed.as_ref().map_or(0..0, |(pack, dropped)| *dropped..pack.ends.len());
-        let (folded, rows) = match before {
-            None => (self.order.len(), rows),
-            Some(before) if self.folded.contains_key(before) => (self.order.iter().position(|id| id == before)?, rows),
-            Some(before) => (0, rows.start..self.packed_row(before)?.1),
+        let (folded, rows) = match before.map(|before| (before, self.place(before))) {
+            None => (self.folded.len(), rows),
+            Some((_, Some(place))) => (place, rows),
+            Some((before, None)) => (0, rows.start..self.packed_row(before)?.1),
         };
-        let folded = (0..folded).rev().filter_map(|at| self.folded[&self.order[at]].decode());
+        let folded = (0..folded).rev().filter_map(|at| self.folded[at].decode());
         let mut blocks: Vec<Range<usize>> =
             rows.clone().step_by(UNPACKED_ROWS).map(|from| from..rows.end.min(from + UNPACKED_ROWS)).collect();
         blocks.reverse();
@@ -143,7 +144,14 @@ impl ClosedExecutions {
     }
 
     pub(super) fn contains(&self, execution: &ExecutionId) -> bool {
-        self.folded.contains_key(execution) || self.packed_row(execution).is_some()
+        self.place(execution).is_some() || self.packed_row(execution).is_some()
+    }
+
+    /// The place in `folded`.
+    fn place(&self, execution: &ExecutionId) -> Option<usize> {
+        let place_of = |number: Number| distance(self.first?, number);
+        let is_it = |number| place_of(number).is_some_and(|place| self.folded[place].id == *execution);
+        self.numbers.find(execution.text_hash(), is_it).and_then(place_of)
     }
 
     fn packed_row(&self, execution: &ExecutionId) -> Option<(&TracePack, usize)> {
@@ -152,8 +160,8 @@ impl ClosedExecutions {
     }
 
     pub(super) fn get(&self, execution: &ExecutionId) -> Option<TraceCompleted> {
-        if let Some(trace) = self.folded.get(execution) {
-            return trace.decode();
+        if let Some(place) = self.place(execution) {
+            return self.folded[place].decode();
         }
         self.packed_row(execution).map(|(pack, row)| pack.traces.unpack(row))
     }
@@ -163,13 +171,22 @@ impl ClosedExecutions {
         self.ids_only = true;
     }
 
+    /// Adds an execution that is not among them.
     pub(super) fn push(&mut self, execution: &ExecutionId, trace: &NewRecord) {
-        let stored = if self.ids_only { StoredTrace::default() } else { StoredTrace::new(trace) };
-        self.folded.insert(execution.clone(), stored);
-        self.order.push_back(execution.clone());
+        let stored = (!self.ids_only).then(|| self.encode(trace));
+        let first = *self.first.get_or_insert(Number::MIN);
+        self.numbers.insert(execution.text_hash(), after(first, self.folded.len()));
+        self.folded.push_back(ClosedExecution { id: execution.clone(), stored });
         if self.len() > TRACES_KEPT {
             self.drop_oldest();
         }
+    }
+
+    fn encode(&mut self, trace: &NewRecord) -> Arc<[u8]> {
+        self.buffer = codec::to_postcard(&trace.event, std::mem::take(&mut self.buffer));
+        let stored = self.buffer.as_slice().into();
+        self.buffer.clear();
+        stored
     }
 
     fn drop_oldest(&mut self) {
@@ -177,14 +194,15 @@ impl ClosedExecutions {
             Some((pack, dropped)) if *dropped < pack.ends.len() => *dropped += 1,
             _ => {
                 self.packed = None;
-                let oldest = self.order.pop_front().expect("more than TRACES_KEPT entries");
-                self.folded.remove(&oldest);
+                let (oldest, first) = self.folded.pop_front().zip(self.first).expect("more than TRACES_KEPT entries");
+                self.numbers.remove(oldest.id.text_hash(), first);
+                self.first = Some(after(first, 1));
             }
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.order.len() + self.packed.as_ref().map_or(0, |(pack, dropped)| pack.ends.len() - dropped)
+        self.folded.len() + self.packed.as_ref().map_or(0, |(pack, dropped)| pack.ends.len() - dropped)
     }
 
     pub(super) fn digest(&self, writer: &mut DigestWriter) {
@@ -194,10 +212,22 @@ impl ClosedExecutions {
                 writer.text(pack.id(row));
             }
         }
-        for execution in &self.order {
-            writer.text(execution.as_str());
+        for execution in &self.folded {
+            writer.text(execution.id.as_str());
         }
     }
+}
+
+/// The number that comes `places` after `number`: after the last one comes the first.
+fn after(number: Number, places: usize) -> Number {
+    let sum = (u64::from(number.get()) - 1 + places as u64) % u64::from(u32::MAX) + 1;
+    u32::try_from(sum).ok().and_then(Number::new).expect("from 1 to the largest of 32 bits")
+}
+
+/// How many places `number` comes after `first`.
+fn distance(first: Number, number: Number) -> Option<usize> {
+    let (first, number) = (u64::from(first.get()), u64::from(number.get()));
+    usize::try_from((number + u64::from(u32::MAX) - first) % u64::from(u32::MAX)).ok()
 }
 
 #[cfg(test)]
