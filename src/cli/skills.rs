@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -181,5 +180,5 @@ fn declaration(folder: &Path, now: Timestamp) -> anyhow::Result<(String, NewReco
         code: None,
         parameters_schema: None,
     });
-    Ok((skill.name, NewRecord { id, time: now, source: Arc::from(SOURCE), causation: None, envelope: None, event }))
+    Ok((skill.name, NewRecord { id, time: now, source: SOURCE.into(), causation: None, envelope: None, event }))
 }

@@ -10,6 +10,7 @@ mod data;
 pub mod document;
 pub mod input_schema;
 pub mod kind;
+mod postcard_end;
 pub mod schema;
 pub mod stored;
 mod text;
@@ -19,6 +20,8 @@ pub(crate) mod wire;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+use smol_str::SmolStr;
 
 use super::id::{ExecutionId, RecordId, Seq};
 use super::time::Timestamp;
@@ -38,7 +41,7 @@ pub struct NewRecord {
     /// When it happened, by the producer's clock.
     pub time: Timestamp,
     /// The producer, as a CloudEvents `source` (a URI reference).
-    pub source: Arc<str>,
+    pub source: SmolStr,
     /// The record that caused this one.
     pub causation: Option<RecordId>,
     /// Attributes that are kept for readers and not interpreted. Most events have none.

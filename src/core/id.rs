@@ -16,6 +16,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use super::hash::fnv1a;
 pub use record::RecordId;
 
@@ -231,17 +233,18 @@ fn check_text(text: &str, max: usize) -> Result<(), InvalidId> {
     if text.len() > max {
         return Err(InvalidId::TooLong { len: text.len(), max });
     }
-    match text.chars().find(|c| !c.is_ascii_graphic()) {
-        Some(found) => Err(InvalidId::Character(found)),
-        None => Ok(()),
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
     }
+    let found = text.chars().find(|character| !character.is_ascii_graphic());
+    found.map_or(Ok(()), |found| Err(InvalidId::Character(found)))
 }
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Arc<str>);
+        pub struct $name(SmolStr);
 
         impl $name {
             pub fn as_str(&self) -> &str {
@@ -273,7 +276,7 @@ macro_rules! text_id {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutionId {
     hash: u64,
-    text: Arc<str>,
+    text: SmolStr,
 }
 
 impl std::hash::Hash for ExecutionId {

@@ -77,7 +77,7 @@ impl<'a> Learner<'a> {
         let seed = train::seed(&self.state);
         let parts = train::train(&self.state, settings, seed, &mut |_| ControlFlow::Continue(())).expect("nobody stops it");
         for (number, event) in (0..).zip(parts.iter().flat_map(TrainedPart::events)) {
-            let (now, source) = (self.now, Arc::from("pml/trainer"));
+            let (now, source) = (self.now, "pml/trainer".into());
             let id = RecordId::from_parts(now, number);
             self.append(NewRecord { id, time: now, source, causation: None, envelope: None, event });
         }

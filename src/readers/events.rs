@@ -1,7 +1,5 @@
 //! Runs as events, with ids that follow from the content: reading twice changes nothing, and a run that has grown adds only what is new.
 
-use std::sync::Arc;
-
 use pml_core::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished};
 use pml_core::id::{Callee, RecordId};
 use pml_core::time::Timestamp;
@@ -14,11 +12,10 @@ pub const SOURCE: &str = "pml/learn";
 /// Returns the events of a run, which ends with them: one that may still go on ([`Basis::Open`]) is not published until it was left. Events
 /// that the log gives no time get `now`, one microsecond apart.
 pub fn events(run: &Run, now: Timestamp) -> Vec<NewRecord> {
-    let source: Arc<str> = SOURCE.into();
     let record = |parts: &[&str], time: Timestamp, event: Event| NewRecord {
         id: RecordId::derived(Timestamp::from_micros(0), parts),
         time,
-        source: Arc::clone(&source),
+        source: SOURCE.into(),
         causation: None,
         envelope: None,
         event,
@@ -74,7 +71,7 @@ mod tests {
 
     /// The events of the runs that have ended, or of all.
     fn ids(text: &str, with_open: bool) -> BTreeSet<RecordId> {
-        let mut reader = Reader::new(Format::ClaudeCode, Layout::Lines, Arc::default());
+        let mut reader = Reader::new(Format::ClaudeCode, Layout::Lines, std::sync::Arc::default());
         let mut runs = reader.feed(text.as_bytes());
         runs.extend(reader.finish());
         let now = Timestamp::from_micros(1);
@@ -96,7 +93,7 @@ mod tests {
 
     #[test]
     fn times_increase_within_a_run() {
-        let mut reader = Reader::new(Format::ClaudeCode, Layout::Lines, Arc::default());
+        let mut reader = Reader::new(Format::ClaudeCode, Layout::Lines, std::sync::Arc::default());
         let mut runs = reader.feed(SESSION.as_bytes());
         runs.extend(reader.finish());
         for run in runs {

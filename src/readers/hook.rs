@@ -2,7 +2,6 @@
 //! one call to the next is an [`OpenRun`], which the caller keeps.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use pml_core::event::{Event, ExecutionFinished, ExecutionStarted, NewRecord, StepFinished};
 use pml_core::id::{Callee, ExecutionId, RecordId, SessionId, StepId};
@@ -201,7 +200,7 @@ impl OpenRun {
 
 fn record(parts: &[&str], time: Timestamp, event: Event) -> NewRecord {
     let id = RecordId::derived(Timestamp::from_micros(0), &[&["hook"], parts].concat());
-    NewRecord { id, time, source: Arc::from(SOURCE), causation: None, envelope: None, event }
+    NewRecord { id, time, source: SOURCE.into(), causation: None, envelope: None, event }
 }
 
 #[cfg(test)]

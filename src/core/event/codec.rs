@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Event, Json, Kind, wire};
+use super::{Event, Json, Kind, postcard_end, wire};
 use crate::event as domain;
 use crate::graph::edge::EdgeKind;
 use crate::id::{Callee, RecordId, Seq};
@@ -56,10 +56,9 @@ macro_rules! for_every_kind {
 
         /// Appends the event's data in the form of the log.
         pub(crate) fn to_postcard(event: &Event, out: Vec<u8>) -> Vec<u8> {
-            let bytes = match event {
-                $(Event::$kind(data) => postcard::to_extend(&wire::$kind::from(data), out),)*
-            };
-            bytes.expect("writing to memory cannot fail")
+            match event {
+                $(Event::$kind(data) => postcard_end::append(&wire::$kind::from(data), out),)*
+            }
         }
 
         /// Names of tools without a server get that of `server`.

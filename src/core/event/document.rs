@@ -3,11 +3,11 @@
 //! The ids of the events follow from the content, so that the same document twice is one run.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 use super::cloud::Receipt;
 use super::schema::{allow_further_members, constrain};
@@ -141,7 +141,7 @@ fn read_known(text: &str, Receipt { now, default_server }: Receipt<'_>, fresh: R
     let document: RunDocument<'_> = codec::parse_json_at("", text)?;
     let started = document.started.as_deref().map(str::parse).transpose();
     let started: Timestamp = started.map_err(|error| Refusal::invalid("started", error))?.unwrap_or(now);
-    let source: Arc<str> = document.source.as_deref().unwrap_or(SOURCE).into();
+    let source: SmolStr = document.source.as_deref().unwrap_or(SOURCE).into();
     let execution = document.execution.as_ref().map_or_else(|| fresh.to_string(), |given| given.to_string());
     let last_success = document.steps.last().map(|step| step.success);
     let success = document.success.or(last_success).ok_or_else(|| Refusal::Missing { field: "success".to_owned() })?;
@@ -151,7 +151,7 @@ fn read_known(text: &str, Receipt { now, default_server }: Receipt<'_>, fresh: R
     let mut add = |event: Result<Event, Refusal>, time: Timestamp| {
         let event = event.map_err(|refusal| Run::locate(records.len(), count, refusal))?;
         let id = RecordId::derived(Timestamp::from_micros(0), &["run", &source, &codec::to_json(&event).to_string()]);
-        records.push(NewRecord { id, time, source: Arc::clone(&source), causation: None, envelope: None, event });
+        records.push(NewRecord { id, time, source: source.clone(), causation: None, envelope: None, event });
         Ok(())
     };
     let start = wire::ExecutionStarted {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::codec::{self, Corrupt};
-use super::{Envelope, Kind, NewRecord, Record};
+use super::{Envelope, Kind, NewRecord, Record, postcard_end};
 use crate::id::{RecordId, Seq};
 use crate::time::Timestamp;
 
@@ -60,7 +60,7 @@ pub fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: Vec<u8>
         causation: fact.causation.map(|id| id.to_bits().to_be_bytes()),
     };
     bytes.push(if fact.envelope.is_some() { FORMAT_WITH_ENVELOPE } else { FORMAT });
-    let mut bytes = postcard::to_extend(&header, bytes).expect("writing to memory cannot fail");
+    let mut bytes = postcard_end::append(&header, bytes);
     if let Some(envelope) = &fact.envelope {
         let Envelope { id, subject, traceparent, tracestate } = &**envelope;
         let envelope = StoredEnvelope {
@@ -69,7 +69,7 @@ pub fn encode_after(fact: &NewRecord, recorded_at: Timestamp, mut bytes: Vec<u8>
             traceparent: traceparent.as_deref(),
             tracestate: tracestate.as_deref(),
         };
-        bytes = postcard::to_extend(&envelope, bytes).expect("writing to memory cannot fail");
+        bytes = postcard_end::append(&envelope, bytes);
     }
     codec::to_postcard(&fact.event, bytes)
 }

@@ -2,11 +2,11 @@
 //! that is far too long costs no more than one that is a little too long.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Deserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use smol_str::SmolStr;
 
 use super::{Attributes, Receipt, Received, SPACE, one_pass, utf8};
 use crate::event::NewRecord;
@@ -49,16 +49,16 @@ pub fn from_batch<'a, T>(
 /// Neighbours in a batch mostly come from one agent and belong to one execution; events are kept for a while, their texts once.
 #[derive(Default)]
 struct SharedTexts {
-    source: Arc<str>,
+    source: SmolStr,
     execution: Option<ExecutionId>,
 }
 
 impl SharedTexts {
     fn share(&mut self, fact: &mut NewRecord) {
         if fact.source == self.source {
-            fact.source = Arc::clone(&self.source);
+            fact.source = self.source.clone();
         } else {
-            self.source = Arc::clone(&fact.source);
+            self.source = fact.source.clone();
         }
         if fact.event.execution() == self.execution.as_ref() {
             self.execution.iter().for_each(|execution| fact.event.share_execution(execution));
