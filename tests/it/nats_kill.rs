@@ -249,8 +249,8 @@ async fn a_process_killed_before_it_has_removed_events_from_the_queue_loses_and_
     served(&server, &state).await;
     eventually_async(async || (messages("pml_default_in").await == 0).then_some(())).await;
     assert!(interrupted > 0, "no kill came before a removal");
-    let purged = futures_util::FutureExt::now_or_never(purges.next()).flatten();
-    assert!(purged.is_some(), "many events are removed by one purge");
+    let first = futures_util::FutureExt::now_or_never(purges.next()).flatten();
+    assert!(first.is_some(), "many events are removed by one purge");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
