@@ -4,6 +4,7 @@
 mod intake;
 mod runs;
 mod service;
+mod settlement;
 
 pub(crate) use intake::{IntakeParts, run as run_intake};
 pub(crate) use runs::{RunsParts, run as serve_runs};

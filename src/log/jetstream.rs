@@ -8,11 +8,11 @@
 //!
 //! # Writing
 //! One task (`writer`) per process. It drains the queue and sends, by configuration, either atomic batches (`batch`), which the
-//! server syncs to disk before it answers, or single messages whose acknowledgements are awaited later (`pipelined`). Several processes may
-//! write; the server puts their messages into one order. An append without an answer is read back before it is sent again.
+//! server syncs to disk before it answers, or messages whose acknowledgements, one for several, are awaited later (`pipelined`, `chain`).
+//! Several processes may write; the server puts their messages into one order. An append without an answer is read back before it is sent again.
 //!
-//! In pipelined mode a message that was lost between others on their way is written after them, and before what is sent later; in atomic
-//! mode the order is kept even then.
+//! In pipelined mode a message that was lost between others on their way is written after them, unless they were chained to it, and before
+//! what is sent later; in atomic mode the order is kept even then.
 //!
 //! # Reading
 //! One task (`follower`) reads the stream in order and keeps the newest records in memory for readers that follow the tail; records that
@@ -25,6 +25,7 @@
 mod atomic;
 mod batch;
 mod cache;
+mod chain;
 mod dead;
 mod follower;
 #[cfg(feature = "testing")]

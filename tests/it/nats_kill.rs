@@ -216,6 +216,43 @@ async fn events_come_to_the_log_in_the_order_of_the_queue_however_often_they_are
     assert!(own.eq(facts.iter().map(|fact| fact.id)), "in the order of the queue");
 }
 
+/// Runs in the queue of a process that is killed between its verdicts and the removal of the events, and how often it is killed.
+const KILLED_RUNS: usize = 4_000;
+const REMOVAL_KILLS: usize = 3;
+
+/// The process is killed while the log has events that the queue still holds: thousands wait to be removed at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_killed_before_it_has_removed_events_from_the_queue_loses_and_doubles_nothing() {
+    let nats = NatsServer::start();
+    let url = nats.url();
+    let client = crate::nats_server::connect(&settings(std::slice::from_ref(&url))).await;
+    let plain = async_nats::connect(&url).await.unwrap();
+    let mut purges = plain.subscribe("$JS.API.STREAM.PURGE.pml_default_in").await.unwrap();
+    let events = (0..KILLED_RUNS).flat_map(|run| whole(&format!("e{run}")).as_array().unwrap().clone());
+    let facts = events.map(|event| cloud::from_structured(event.to_string().as_bytes(), Clock::system().now()).unwrap());
+    let facts: Vec<NewRecord> = facts.collect();
+    client.enqueue(&facts, Repeats::Dropped).await.unwrap();
+    let jetstream = jetstream::new(plain);
+    let messages = async |stream: &str| jetstream.get_stream(stream).await.unwrap().cached_info().state.messages;
+    let mut server = Server::serving(&["--nats", &url], &[("NATS__APPEND", "pipelined")]);
+    let mut interrupted = 0;
+    for kill in 1..=REMOVAL_KILLS {
+        let goal = 500 * kill as u64;
+        eventually_async(async || (messages("pml_default_log").await >= goal).then_some(())).await;
+        server.kill9();
+        let removed = facts.len() as u64 - messages("pml_default_in").await;
+        interrupted += usize::from(removed < messages("pml_default_log").await);
+        server.restart();
+    }
+    let published: BTreeSet<RecordId> = facts.iter().map(|fact| fact.id).collect();
+    let state = check(&[url], &published).await;
+    served(&server, &state).await;
+    eventually_async(async || (messages("pml_default_in").await == 0).then_some(())).await;
+    assert!(interrupted > 0, "no kill came before a removal");
+    let first = futures_util::FutureExt::now_or_never(purges.next()).flatten();
+    assert!(first.is_some(), "many events are removed by one purge");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_of_a_cluster_may_be_killed_in_turn_under_load() {
     let mut nodes = cluster();

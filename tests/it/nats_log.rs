@@ -119,6 +119,40 @@ mod pipelined {
         let answer = log.append((0..9_000).map(contract::fact).collect()).await.unwrap();
         assert!(answer.len() == 9_000 && answer.windows(2).all(|pair| pair[0].seq < pair[1].seq));
     }
+
+    /// It has written alone for long enough to chain its facts; one of them is in the log when its turn comes.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn facts_that_others_write_between_those_of_one_append_change_neither_order_nor_number() {
+        const OTHERS: std::ops::Range<u64> = 9_000..9_040;
+        let server = NatsServer::start();
+        let (own, other) = (open(&server, AppendMode::Pipelined).await, open(&server, AppendMode::Pipelined).await);
+        let facts = |from: u64, to: u64| (from..to).map(contract::fact).collect::<Vec<_>>();
+        own.append(facts(0, 5_000)).await.unwrap();
+        other.append(facts(8_000, 8_001)).await.unwrap();
+        let appends: Vec<_> = (5_000..9_000).step_by(500).map(|from| own.append(facts(from, from + 500))).collect();
+        for number in OTHERS {
+            other.append(facts(number, number + 1)).await.unwrap();
+        }
+        let mut told = Vec::new();
+        for append in appends {
+            told.extend(append.await.unwrap().into_iter().map(|one| one.seq));
+        }
+        let later = open(&server, AppendMode::Pipelined).await;
+        let records = later.read(Seq::ZERO, 20_000).await.unwrap();
+        let ids = |numbers: std::ops::Range<u64>| numbers.map(|number| contract::fact(number).id).collect::<Vec<_>>();
+        let by_other = [ids(OTHERS), ids(8_000..8_001)].concat();
+        let (others, mine): (Vec<_>, Vec<_>) = records.iter().partition(|record| by_other.contains(&record.fact.id));
+        let mine: Vec<_> = mine.iter().map(|record| (record.fact.id, record.seq)).collect();
+        let mut expected = ids(0..9_000);
+        expected.remove(8_000);
+        assert_eq!(mine.iter().map(|(id, _)| *id).collect::<Vec<_>>(), expected, "each once, in order");
+        assert_eq!(others.len(), by_other.len());
+        let position = |number: usize| records.iter().find(|record| record.fact.id == ids(0..9_000)[number]).unwrap().seq;
+        for number in [5_000, 5_127, 5_128, 7_999, 8_000, 8_001, 8_999] {
+            assert_eq!(told[number - 5_000], position(number), "fact {number}");
+        }
+        assert_eq!(own.read(Seq::ZERO, 20_000).await.unwrap(), records);
+    }
 }
 
 /// Acknowledgements that never arrive: both appends have to read back, and only the first of them stored the fact.

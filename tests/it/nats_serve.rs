@@ -291,6 +291,36 @@ async fn events_that_find_no_room_stay_on_the_queue_until_there_is_some() {
     eventually_async(async || (queue.get_info().await.unwrap().state.messages == 0).then_some(())).await;
 }
 
+/// Many events before and after those that are put off, all in the queue when pml starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_are_put_off_stay_on_the_queue_while_thousands_around_them_are_removed() {
+    const AROUND: usize = 2_500;
+    let nats = NatsServer::start();
+    let mut server = Server::serving(&["--nats", &nats.url()], &[("LIMITS__OPEN_EXECUTIONS_MAX", "2")]);
+    server.accept(&json!([crate::run::started("open-1"), crate::run::started("open-2")]));
+    server.kill9();
+    let client = async_nats::jetstream::new(async_nats::connect(nats.url()).await.unwrap());
+    let removed = |number: usize| crate::run::event("tool.removed", json!({"tool": format!("tools:t{number}")}));
+    let mut events: Vec<Value> = (0..AROUND).map(removed).collect();
+    events.extend(whole("patient").as_array().unwrap().iter().cloned());
+    events.extend((AROUND..2 * AROUND).map(removed));
+    for event in &events {
+        let subject = event["type"].as_str().unwrap().replacen("pml.", "pml.default.in.", 1);
+        client.publish(subject, event.to_string().into()).await.unwrap().await.unwrap();
+    }
+    server.restart();
+    let queue = client.get_stream("pml_default_in").await.unwrap();
+    eventually_async(async || (queue.get_info().await.unwrap().state.messages == 4).then_some(())).await;
+    let accepted = || server.get("/v1/state").json()["events"]["tool.removed"].clone();
+    eventually("all others to be in the log", || (accepted() == json!(2 * AROUND)).then_some(()));
+
+    server.accept(&json!([crate::run::finished("open-1"), crate::run::finished("open-2")]));
+    let trace = server.closed_trace("patient");
+    assert_eq!((&trace["status"], trace["steps"].as_array().map(Vec::len)), (&json!("completed"), Some(2)), "{trace}");
+    eventually_async(async || (queue.get_info().await.unwrap().state.messages == 0).then_some(())).await;
+    assert_eq!(server.ask("/v1/dead")["dead"], json!([]));
+}
+
 #[test]
 fn a_full_store_is_named_and_the_work_goes_on_once_there_is_room() {
     let home = TempDir::new().unwrap();

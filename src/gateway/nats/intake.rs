@@ -11,29 +11,31 @@
 //! Each run of `consume` creates a new consumer. The queue holds exactly the events that were not acknowledged, so a new one delivers
 //! them first and in order; an old one would deliver the unacknowledged events of a killed process, or events that were lost on the way,
 //! only after `ACK_WAIT`, long after the events that depend on them. Therefore only one process consumes the queue at a time, and a
-//! consumer whose deliveries have a gap is replaced.
+//! consumer whose deliveries have a gap is replaced. Its name is never used again: a process that had the queue before cannot read with it.
 
-use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use async_nats::jetstream::AckKind;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::{self, consumer};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 
+use super::settlement::{PUT_OFF_EVENTS_MAX, QueuePlace, Settlement};
 use crate::core::event::cloud;
 use crate::core::time::Timestamp;
-use crate::nats::{Nats, StreamKind};
+use crate::nats::{Nats, StreamKind, connection};
 use crate::publisher::{Incoming, PublishError, Publisher, RequestOrder, Verdict};
 
 /// The origin that dead letters show.
 const ORIGIN: &str = "nats";
+/// The beginning of the name of every consumer.
 const CONSUMER: &str = "execution";
+/// A consumer that nobody reads with for so long is removed: one of a process that stopped, if no other comes after it.
+const IDLE_CONSUMER: Duration = Duration::from_mins(5);
 /// After this long without an acknowledgement an event is delivered again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Most events submitted together.
@@ -42,13 +44,6 @@ const CHUNK_EVENTS: usize = 512;
 const CHUNKS_PENDING_MAX: usize = 16;
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long an event with a temporary refusal stays on the queue: twice as long after each delivery, up to the maximum.
-const REDELIVERY_DELAY_FIRST: Duration = Duration::from_millis(500);
-const REDELIVERY_DELAY_MAX: Duration = Duration::from_secs(30);
-/// Most events that are put off at the same time. The queue delivers as many more before it waits for acknowledgements, because after
-/// events that wait for room come the ends of other executions, which make room. Further events become dead letters.
-const PUT_OFF_EVENTS_MAX: usize = 65_536;
-
 /// What the intake works with.
 pub(crate) struct IntakeParts {
     pub(crate) nats: Nats,
@@ -56,7 +51,7 @@ pub(crate) struct IntakeParts {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs until it is stopped; a consumer that fails is replaced.
 pub(crate) async fn run(parts: IntakeParts) {
@@ -80,23 +75,28 @@ pub(crate) async fn run(parts: IntakeParts) {
 /// Consumes the work queue with one consumer.
 async fn consume(parts: &IntakeParts) -> Result<(), Source> {
     let in_flight = parts.nats.settings().intake_events_max;
+    let connection = connection::number(parts.nats.client());
     let config = consumer::pull::Config {
-        durable_name: Some(CONSUMER.to_owned()),
+        durable_name: Some(format!("{CONSUMER}-{:016x}", crate::clock::entropy())),
+        inactive_threshold: IDLE_CONSUMER,
         ack_policy: consumer::AckPolicy::Explicit,
         ack_wait: ACK_WAIT,
         max_ack_pending: i64::try_from(in_flight.saturating_add(PUT_OFF_EVENTS_MAX)).unwrap_or(i64::MAX),
         ..consumer::pull::Config::default()
     };
     let stream = parts.nats.jetstream().get_stream(parts.nats.stream_name(StreamKind::In)).await?;
-    match stream.delete_consumer(CONSUMER).await {
-        Ok(_) => {}
-        Err(error) if matches!(error.kind(), ConsumerErrorKind::JetStream(_)) => {} // The consumer does not exist.
-        Err(error) => return Err(error.into()),
+    for old in stream.consumer_names().try_collect::<Vec<String>>().await? {
+        match stream.delete_consumer(&old).await {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ConsumerErrorKind::JetStream(_)) => {} // Another process has deleted it.
+            Err(error) => return Err(error.into()),
+        }
     }
     let consumer = stream.create_consumer(config).await?;
     let messages = consumer.stream().max_messages_per_batch(in_flight.min(CHUNK_EVENTS * 4)).messages().await?;
     let mut chunks = pin!(until_stopped(messages.ready_chunks(CHUNK_EVENTS), parts.stop.clone()));
-    let (mut submissions, mut deliveries, mut ended) = (Submissions::new(parts), 0, false);
+    let mut submissions = Submissions::new(parts, Settlement::new(parts.nats.clone(), stream.clone(), connection));
+    let (mut deliveries, mut ended) = (0, false);
     loop {
         tokio::select! {
             chunk = chunks.next(), if !ended && submissions.pending.len() < CHUNKS_PENDING_MAX => match chunk {
@@ -110,18 +110,19 @@ async fn consume(parts: &IntakeParts) -> Result<(), Source> {
                 None => ended = true,
             },
             Some(answered) = submissions.pending.next() => submissions.settle(answered).await?,
-            else => return Ok(()),
+            removed = submissions.settlement.removed(), if submissions.settlement.is_removing() => {
+                removed?;
+                submissions.settlement.remove_if_idle().await?;
+            }
+            else => return submissions.settlement.finish().await,
         }
     }
 }
 
 /// An event that the queue delivered.
 struct QueuedEvent {
-    message: jetstream::Message,
-    /// Its position in the queue.
-    position: u64,
-    /// How often it was delivered.
-    delivered: i64,
+    message: async_nats::Message,
+    place: QueuePlace,
     /// When the queue stored it.
     stored: Timestamp,
 }
@@ -137,7 +138,9 @@ impl QueuedEvent {
         *deliveries = info.consumer_sequence;
         let (position, delivered) = (info.stream_sequence, info.delivered);
         let stored = Timestamp::from_micros(i64::try_from(info.published.unix_timestamp_nanos() / 1_000)?);
-        Ok(Self { message, position, delivered, stored })
+        let mut message = message.message;
+        let acknowledge = message.reply.take().ok_or("the work queue delivered an event that cannot be acknowledged")?;
+        Ok(Self { message, place: QueuePlace { position, delivered, acknowledge }, stored })
     }
 }
 
@@ -155,28 +158,9 @@ fn until_stopped<T>(items: impl Stream<Item = T>, stop: watch::Receiver<bool>) -
     })
 }
 
-/// The positions in the queue of events that were returned to it and are not acknowledged yet.
-#[derive(Default)]
-struct PutOffEvents(BTreeSet<u64>);
-
-impl PutOffEvents {
-    /// Returns whether `more` events may be put off.
-    fn has_room_for(&self, more: usize) -> bool {
-        self.0.len() + more <= PUT_OFF_EVENTS_MAX
-    }
-
-    /// Adds or removes an event.
-    fn set(&mut self, event: &QueuedEvent, is_put_off: bool) {
-        if is_put_off {
-            self.0.insert(event.position);
-        } else if event.delivered > 1 {
-            self.0.remove(&event.position);
-        }
-    }
-}
-
 /// Events that are submitted together and wait for their verdicts.
 struct Chunk {
+    number: u64,
     events: Vec<QueuedEvent>,
     /// Whether they may be returned to the queue.
     can_redeliver: bool,
@@ -188,7 +172,7 @@ type Answered = (Chunk, Result<Vec<Verdict>, PublishError>);
 /// The chunks under way, in the order of the queue.
 struct Submissions<'a> {
     parts: &'a IntakeParts,
-    put_off: PutOffEvents,
+    settlement: Settlement,
     order: RequestOrder,
     pending: FuturesOrdered<BoxFuture<'a, Answered>>,
     /// The pause before chunks are submitted again.
@@ -196,14 +180,15 @@ struct Submissions<'a> {
 }
 
 impl<'a> Submissions<'a> {
-    fn new(parts: &'a IntakeParts) -> Self {
-        let (put_off, order) = (PutOffEvents::default(), RequestOrder::default());
-        Self { parts, put_off, order, pending: FuturesOrdered::new(), pause: PAUSE_FIRST }
+    fn new(parts: &'a IntakeParts, settlement: Settlement) -> Self {
+        let order = RequestOrder::default();
+        Self { parts, settlement, order, pending: FuturesOrdered::new(), pause: PAUSE_FIRST }
     }
 
     fn add(&mut self, events: Vec<QueuedEvent>) {
-        let can_redeliver = self.put_off.has_room_for(events.len());
-        self.submit(Chunk { events, can_redeliver });
+        let can_redeliver = self.settlement.may_put_off(events.len());
+        let number = self.settlement.begin(events.iter().map(|event| event.place.position));
+        self.submit(Chunk { number, events, can_redeliver });
     }
 
     fn submit(&mut self, chunk: Chunk) {
@@ -220,7 +205,7 @@ impl<'a> Submissions<'a> {
         match outcome {
             Ok(verdicts) => {
                 self.pause = PAUSE_FIRST;
-                self.acknowledge(&chunk, &verdicts).await
+                self.acknowledge(chunk, &verdicts).await
             }
             Err(error) if is_temporary(&error) && !*self.parts.stop.borrow() => self.submit_again(chunk).await,
             Err(error) => Err(error.into()),
@@ -232,7 +217,7 @@ impl<'a> Submissions<'a> {
         let mut again = vec![first];
         while let Some((chunk, outcome)) = self.pending.next().await {
             match outcome {
-                Ok(verdicts) => self.acknowledge(&chunk, &verdicts).await?,
+                Ok(verdicts) => self.acknowledge(chunk, &verdicts).await?,
                 Err(_) => again.push(chunk),
             }
         }
@@ -245,16 +230,14 @@ impl<'a> Submissions<'a> {
         Ok(())
     }
 
-    /// Acknowledges events that have their verdicts, or returns them to the queue.
-    async fn acknowledge(&mut self, chunk: &Chunk, verdicts: &[Verdict]) -> Result<(), Source> {
-        for (event, verdict) in chunk.events.iter().zip(verdicts) {
-            let is_put_off = chunk.can_redeliver && matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
-            self.put_off.set(event, is_put_off);
-            // If the acknowledgement is lost, the event is delivered again, which is harmless.
-            let answer = if is_put_off { AckKind::Nak(Some(redelivery_delay(event.delivered))) } else { AckKind::Ack };
-            event.message.ack_with(answer).await?;
-        }
-        Ok(())
+    /// Removes events that have their verdicts from the queue, or returns them to it.
+    async fn acknowledge(&mut self, chunk: Chunk, verdicts: &[Verdict]) -> Result<(), Source> {
+        let Chunk { number, events, can_redeliver } = chunk;
+        let settled = events.into_iter().zip(verdicts).map(|(event, verdict)| {
+            let is_temporary = matches!(verdict, Verdict::Refused(refusal) if refusal.is_temporary());
+            (event.place, can_redeliver && is_temporary)
+        });
+        self.settlement.settle(number, settled).await
     }
 }
 
@@ -266,12 +249,6 @@ fn is_temporary(error: &PublishError) -> bool {
         }
         PublishError::Closed | PublishError::Unleased => false,
     }
-}
-
-/// Returns how long an event stays on the queue that was delivered `delivered` times.
-fn redelivery_delay(delivered: i64) -> Duration {
-    let doublings = u32::try_from(delivered.saturating_sub(1)).unwrap_or_default().min(16);
-    (REDELIVERY_DELAY_FIRST * 2_u32.pow(doublings)).min(REDELIVERY_DELAY_MAX)
 }
 
 /// Reads an event in structured or binary mode. What it leaves out follows from when the queue stored it, so that an event without an id

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_nats::HeaderMap;
-use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::header::{HeaderName, NATS_EXPECTED_LAST_MESSAGE_ID, NATS_MESSAGE_ID};
 use async_nats::jetstream;
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ use crate::core::time::Timestamp;
 use crate::log::ReadError;
 use crate::subject::kind_of_subject;
 
-const CONTENT_TYPE: &str = "content-type";
+const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
 
 /// A fact with its encoded message. Encoded on the caller's thread, because all appends share the writer.
 #[derive(Clone)]
@@ -43,6 +43,15 @@ impl EncodedMessage {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_MESSAGE_ID, self.fact.id.to_string().as_str());
         headers.insert(CONTENT_TYPE, cloud::STRUCTURED);
+        headers
+    }
+
+    /// The headers of a message that the server stores only right after the one with the id `before`, if there is one.
+    pub(super) fn headers_after(&self, before: Option<RecordId>) -> HeaderMap {
+        let mut headers = self.headers();
+        if let Some(before) = before {
+            headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, before.to_string().as_str());
+        }
         headers
     }
 }
@@ -74,8 +83,8 @@ impl StreamMessage {
     }
 
     pub(super) fn new(seq: Seq, subject: async_nats::Subject, headers: Option<&HeaderMap>, payload: Bytes) -> Self {
-        let header = |name: &str| headers.and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str);
-        let id = header(NATS_MESSAGE_ID.as_ref()).and_then(|id| id.parse().ok());
+        let header = |name: HeaderName| headers.and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str);
+        let id = header(NATS_MESSAGE_ID).and_then(|id| id.parse().ok());
         let structured = header(CONTENT_TYPE) == Some(cloud::STRUCTURED);
         Self { seq, id, subject, payload, structured }
     }
