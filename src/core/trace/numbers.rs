@@ -35,9 +35,8 @@ impl Numbers {
     /// The number of the entry with this hash that `is_it` accepts.
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(Number) -> bool) -> Option<Number> {
         let tag = tag(hash);
-        self.probe(tag)
-            .map_while(|at| self.slot(at).number.map(|number| (self.slot(at).tag, number)))
-            .find_map(|(other, number)| (other == tag && is_it(number)).then_some(number))
+        let mut taken = self.probe(tag).map(|at| self.slot(at)).map_while(|slot| Some((slot.tag, slot.number?)));
+        taken.find_map(|(other, number)| (other == tag && is_it(number)).then_some(number))
     }
 
     /// Adds an entry that is not in the index.
@@ -149,12 +148,11 @@ mod tests {
         for step in 1..20_000_u32 {
             random = mix(random.wrapping_add(u64::from(step)));
             let key = random % KEYS;
-            match model.remove(&key) {
-                Some(known) => index.remove(key, known),
-                None => {
-                    index.insert(key, number(step));
-                    model.insert(key, number(step));
-                }
+            if let Some(known) = model.remove(&key) {
+                index.remove(key, known);
+            } else {
+                index.insert(key, number(step));
+                model.insert(key, number(step));
             }
             if step % 1_999 == 0 {
                 check(&index, &model, KEYS);
