@@ -143,11 +143,12 @@ mod pipelined {
         let by_other = [ids(OTHERS), ids(8_000..8_001)].concat();
         let (others, mine): (Vec<_>, Vec<_>) = records.iter().partition(|record| by_other.contains(&record.fact.id));
         let mine: Vec<_> = mine.iter().map(|record| (record.fact.id, record.seq)).collect();
-        let mut expected = ids(0..9_000);
+        let all = ids(0..9_000);
+        let mut expected = all.clone();
         expected.remove(8_000);
         assert_eq!(mine.iter().map(|(id, _)| *id).collect::<Vec<_>>(), expected, "each once, in order");
         assert_eq!(others.len(), by_other.len());
-        let position = |number: usize| records.iter().find(|record| record.fact.id == ids(0..9_000)[number]).unwrap().seq;
+        let position = |number: usize| records.iter().find(|record| record.fact.id == all[number]).unwrap().seq;
         for number in [5_000, 5_127, 5_128, 7_999, 8_000, 8_001, 8_999] {
             assert_eq!(told[number - 5_000], position(number), "fact {number}");
         }
